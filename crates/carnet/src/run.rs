@@ -252,7 +252,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     runner.log_encryption();
     runner.pass_own_key();
     runner.log_sandbox();
-    runner.pass_uplink_counters();
+    runner.report_uplink_changes();
     runner.warn_of_missing_interfaces();
     // The notification has an effect only if systemd's NOTIFY_SOCKET is in the environment.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -314,12 +314,12 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         SignalReport::Strength { interface, dbm } => Input::Signal { interface, dbm },
         SignalReport::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
         });
-        runner.pass_uplink_counters();
+        runner.report_uplink_changes();
         Ok(())
         }
         _ = counting.tick(), if !counted.is_empty() => {
         runner.count_interfaces(&counted);
-        runner.pass_uplink_counters();
+        runner.report_uplink_changes();
         Ok(())
         }
         waited = alarm.wait_until(due) => {
@@ -925,7 +925,7 @@ impl StationRunner {
     }
 
     /// Reports an event for each uplink that has become usable or unusable since the last call.
-    fn pass_uplink_counters(&mut self) {
+    fn report_uplink_changes(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.nemo().uplink_status(clock::now()) {
             let reason = uplink.state.strip_prefix("down: ").map(str::to_owned);
@@ -944,7 +944,7 @@ impl StationRunner {
         self.handle_kernel_event(event);
         if is_of_interface {
             self.prepare_sessions();
-            self.pass_uplink_counters();
+            self.report_uplink_changes();
         }
     }
 
@@ -1015,20 +1015,21 @@ impl StationRunner {
     /// not wait for the log.
     fn carry_out_outputs(&mut self) {
         self.carry_out_in_burst();
-        self.handle_due_timers();
+        self.commit_outdated_fast_path();
     }
 
     /// Passes the changes that the platform has executed to the fast path. Otherwise the fast path would
     /// forward packets by an outdated state.
-    fn handle_due_timers(&mut self) {
+    fn commit_outdated_fast_path(&mut self) {
         if std::mem::take(&mut self.fast_path_outdated) {
             self.platform.iter_mut().for_each(Platform::commit_to_fast_path);
         }
     }
 
     /// Executes the outputs for one packet of a burst. If packets wait for the disk, they leave only after
-    /// the burst. The fast path may then get all changes of the burst at once ([`Self::handle_due_timers`]).
-    /// A packet that does not wait for the disk leaves as soon as the fast path has the earlier changes.
+    /// the burst. The fast path may then get all changes of the burst at once
+    /// ([`Self::commit_outdated_fast_path`]). A packet that does not wait for the disk leaves as soon as the
+    /// fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), InputOutputs::default());
         while let Some(output) = self.station.poll_output() {
@@ -1042,7 +1043,7 @@ impl StationRunner {
                 }
                 OutputTreatment::SendWhenInForce(output) => {
                     self.fast_path_outdated = true;
-                    self.handle_due_timers();
+                    self.commit_outdated_fast_path();
                     self.flush_packets();
                     self.carry_out_output(output);
                 }
@@ -1051,7 +1052,7 @@ impl StationRunner {
         self.state.commit_changes(burst.changes_data_path);
         self.fast_path_outdated |= burst.fast_path_outdated;
         if !burst.holds_packets {
-            self.handle_due_timers();
+            self.commit_outdated_fast_path();
         }
         for event in &told {
             self.report_event(event);

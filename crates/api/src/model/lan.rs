@@ -23,7 +23,7 @@ pub struct Lan {
     /// Whether no packets pass between this interface and others on board.
     #[serde(default)]
     pub isolated: bool,
-    /// Reason why the router forwards no packet to this interface, or `null` if the door works.
+    /// Reason why the router forwards no packet to this interface, or `null` if it forwards packets.
     #[serde(default)]
     pub closed: Option<String>,
     /// First IPv4 prefix of the interface, or `null`.

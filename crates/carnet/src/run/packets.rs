@@ -239,7 +239,7 @@ impl StationRunner {
     /// commits.
     fn flush_and_receive(&mut self) {
         self.handle_sessions();
-        self.handle_due_timers();
+        self.commit_outdated_fast_path();
         self.flush_packets();
         let datagrams = self.platform.as_ref().map(Platform::datagram_sockets);
         while let Some(PacketTooBigReport { local, remote, mtu }) =

@@ -150,7 +150,7 @@ impl StationRunner {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(uplinks);
         }
-        self.pass_uplink_counters();
+        self.report_uplink_changes();
         info!("applied the changed config");
         self.warn_of_missing_interfaces();
     }
