@@ -194,7 +194,7 @@ fn namespace_part_of_stock_peer_test() {
     );
     let wg = wg_program();
     let mut setconf =
-        Command::new(&wg).args(["setconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
+        Command::new(&wg).args(["setconf", "wg0", "/proc/self/fd/0"]).stdin(Stdio::piped()).spawn().expect("wg");
     setconf.stdin.take().expect("a pipe").write_all(config.as_bytes()).expect("a config");
     assert!(setconf.wait().expect("wg").success());
     run_command(&["ip", "address", "add", "10.9.0.1/24", "dev", "wg0"]);
@@ -246,7 +246,7 @@ fn namespace_part_of_stock_peer_test() {
     host.is_established = false;
     run_command(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
     let mut setconf =
-        Command::new(&wg).args(["addconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
+        Command::new(&wg).args(["addconf", "wg0", "/proc/self/fd/0"]).stdin(Stdio::piped()).spawn().expect("wg");
     let peers = &config[config.find("[Peer]").expect("a peer")..];
     setconf.stdin.take().expect("a pipe").write_all(peers.as_bytes()).expect("a config");
     assert!(setconf.wait().expect("wg").success());
