@@ -193,8 +193,11 @@ fn namespace_part_of_stock_peer_test() {
         *preshared_key.to_text(),
     );
     let wg = wg_program();
-    let mut setconf =
-        Command::new(&wg).args(["setconf", "wg0", "/proc/self/fd/0"]).stdin(Stdio::piped()).spawn().expect("wg");
+    let mut setconf = Command::new(&wg)
+        .args(["setconf", "wg0", "/proc/self/fd/0"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("wg");
     setconf.stdin.take().expect("a pipe").write_all(config.as_bytes()).expect("a config");
     assert!(setconf.wait().expect("wg").success());
     run_command(&["ip", "address", "add", "10.9.0.1/24", "dev", "wg0"]);
@@ -245,8 +248,11 @@ fn namespace_part_of_stock_peer_test() {
     assert!(host.session_engine.set_peer(Time::ZERO, peer()));
     host.is_established = false;
     run_command(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
-    let mut setconf =
-        Command::new(&wg).args(["addconf", "wg0", "/proc/self/fd/0"]).stdin(Stdio::piped()).spawn().expect("wg");
+    let mut setconf = Command::new(&wg)
+        .args(["addconf", "wg0", "/proc/self/fd/0"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("wg");
     let peers = &config[config.find("[Peer]").expect("a peer")..];
     setconf.stdin.take().expect("a pipe").write_all(peers.as_bytes()).expect("a config");
     assert!(setconf.wait().expect("wg").success());
