@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, anyhow};
 use nix::sys::signal::Signal;
 
-use super::Effort;
+use super::MeasurementPlan;
 use super::cores::{Cores, process_seconds};
 use super::figures::{AttackFigure, Series};
 use super::fleet::{SimulatedRouters, router_identity};
 use super::flood::send_packet_flood;
 use super::handover::send_stream;
 use super::packet::{ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH};
-use super::path::Path;
+use super::path::DataPath;
 use super::registrations::{build_network, home_agent_config};
-use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::sender::{FRAMES_PER_BATCH, PacketSource};
 use super::sink::PacketSink;
 use super::updates::{
     AUTHENTICATION_KEY, MessageAuthenticator, RouterIdentity, binding_update_frame, pseudo_header_checksum,
@@ -96,7 +96,7 @@ impl AttackKind {
         }
     }
 
-    fn build_frames(self, fleet: &SimulatedRouters) -> anyhow::Result<Vec<Frame>> {
+    fn build_frames(self, simulated_routers: &SimulatedRouters) -> anyhow::Result<Vec<Frame>> {
         let agent: Ipv6Addr = HOME_AGENT_ADDRESS.parse()?;
         let (right, wrong) =
             (MessageAuthenticator::new(&AUTHENTICATION_KEY)?, MessageAuthenticator::new(&[0x77; 16])?);
@@ -115,8 +115,10 @@ impl AttackKind {
             let from = unregistered_address(number);
             Ok(match self {
                 AttackKind::Forged => {
-                    let who =
-                        RouterIdentity { care_of_address: from, ..router_identity(number % fleet.len()) };
+                    let who = RouterIdentity {
+                        care_of_address: from,
+                        ..router_identity(number % simulated_routers.len())
+                    };
                     signed(number, who, &wrong)
                 }
                 AttackKind::Unknown => {
@@ -130,13 +132,17 @@ impl AttackKind {
                     };
                     signed(number, who, &right).to_vec()
                 }
-                AttackKind::Recorded => fleet.last_update_packet(number % fleet.len()),
+                AttackKind::Recorded => {
+                    simulated_routers.last_update_packet(number % simulated_routers.len())
+                }
                 AttackKind::Discovery => {
                     build_discovery_request(from, HOME_AGENTS_ANYCAST_ADDRESS.parse()?, number as u16)
                 }
                 AttackKind::Fragments => {
-                    let who =
-                        RouterIdentity { care_of_address: from, ..router_identity(number % fleet.len()) };
+                    let who = RouterIdentity {
+                        care_of_address: from,
+                        ..router_identity(number % simulated_routers.len())
+                    };
                     build_first_fragment(&signed(number, who, &wrong), number)
                 }
             })
@@ -183,7 +189,7 @@ fn build_first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
 /// Sends frames at `rate` a second until `stop` is set. Returns the number of sent frames and the elapsed
 /// nanoseconds.
 fn send_until_stopped(
-    sender: &mut Sender,
+    sender: &mut PacketSource,
     frames: &[Frame],
     rate: f64,
     stop: &AtomicBool,
@@ -208,13 +214,13 @@ fn send_until_stopped(
     Ok((sent, monotonic_now() - start))
 }
 
-/// The network, the fleet and the stream of a measurement.
+/// The network, the simulated routers and the stream of a measurement.
 struct AttackedNetwork<'a> {
-    path: Path,
+    path: DataPath,
     test_network: &'a TestNetwork,
     carnet_process: u32,
-    fleet: SimulatedRouters,
-    legitimate_stream: Sender,
+    simulated_routers: SimulatedRouters,
+    legitimate_stream: PacketSource,
     legitimate_frame: Frame,
     /// Packets per second of the stream.
     legitimate_rate: f64,
@@ -226,25 +232,26 @@ struct AttackedNetwork<'a> {
 impl AttackedNetwork<'_> {
     /// Lets all routers renew their registrations while the stream and the flood of `frames` pass. An empty
     /// list means no flood.
-    fn measure_under_attack(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
+    fn measure_during_flood(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
-        self.fleet.prepare_next_updates();
+        self.simulated_routers.prepare_next_updates();
         let sink = PacketSink::attach_reading_numbers(self.test_network, ROUTER_UPLINK)?;
-        let each_second = f64::from(self.fleet.len()) * 1e9 / self.duration_ns as f64;
+        let each_second = f64::from(self.simulated_routers.len()) * 1e9 / self.duration_ns as f64;
         let (agent_before, start) = (process_seconds(self.carnet_process)?, monotonic_now());
         let attack_rate = self.attack_rate;
-        let (fleet, process, world) = (&mut self.fleet, self.carnet_process, self.test_network);
+        let (simulated_routers, process, network) =
+            (&mut self.simulated_routers, self.carnet_process, self.test_network);
         let (round, attack, agent_s, steady) = std::thread::scope(|scope| {
             let flood = scope.spawn(|| {
                 send_until_stopped(
-                    &mut Sender::for_single_frames(world, ROUTER_UPLINK)?,
+                    &mut PacketSource::for_single_frames(network, ROUTER_UPLINK)?,
                     frames,
                     attack_rate,
                     &stop,
                 )
             });
             let routers = scope.spawn(|| {
-                let round = fleet.register_all(usize::MAX, Some(each_second));
+                let round = simulated_routers.register_all(usize::MAX, Some(each_second));
                 let used = process_seconds(process);
                 stop.store(true, Ordering::Relaxed);
                 anyhow::Ok((round?, used?))
@@ -265,18 +272,18 @@ impl AttackedNetwork<'_> {
             "{}: {words}: {} of {} routers in time, {} of {} packets lost",
             self.path.name(),
             round.acknowledged_routers - round.late_routers,
-            self.fleet.len(),
+            self.simulated_routers.len(),
             steady.lost_packets,
             steady.sent_packets
         ));
-        if let Some(complaint) = self.fleet.first_error() {
+        if let Some(complaint) = self.simulated_routers.first_error() {
             console::print_step(complaint);
         }
         Ok(AttackFigure {
             path: self.path,
             kind: words.into(),
             attack_frames_per_second: attack.0 as f64 * 1e9 / attack.1.max(1) as f64,
-            routers: self.fleet.len(),
+            routers: self.simulated_routers.len(),
             acknowledged: round.acknowledged_routers,
             late_routers: round.late_routers,
             lost: round.lost_routers,
@@ -293,29 +300,29 @@ impl AttackedNetwork<'_> {
 
 /// Measures all kinds of floods on one path.
 fn measure_floods_over_path(
-    path: Path,
-    effort: &Effort,
+    path: DataPath,
+    plan: &MeasurementPlan,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<Vec<AttackFigure>> {
     let name = format!("attack-{}", path.name());
-    let config = home_agent_config(&format!("{name}.ha"), path, effort.attacked_router_count, false, None);
+    let config = home_agent_config(&format!("{name}.ha"), path, plan.attacked_router_count, false, None);
     cores.pin_to_measuring_core()?;
-    let (mut world, _) = build_network(&name, path, &config, programs)?;
+    let (mut network, _) = build_network(&name, path, &config, programs)?;
     let process =
-        world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
+        network.daemons.last().context("bug: the process that was just started is missing")?.process_id();
     // Ignore the error: on a machine with one core, sender and home agent share this core.
     let _ = cores.avoid_measuring_core();
-    let mut fleet = SimulatedRouters::new(
-        &world,
+    let mut simulated_routers = SimulatedRouters::new(
+        &network,
         ROUTER_UPLINK,
-        effort.attacked_router_count,
+        plan.attacked_router_count,
         false,
         BINDING_LIFETIME_SECONDS,
     )?;
-    fleet.retransmission_timeout = ACKNOWLEDGEMENT_TIME_LIMIT;
-    fleet.prepare_next_updates();
-    fleet.register_all(usize::MAX, None)?;
+    simulated_routers.retransmission_timeout = ACKNOWLEDGEMENT_TIME_LIMIT;
+    simulated_routers.prepare_next_updates();
+    simulated_routers.register_all(usize::MAX, None)?;
     let host = Ipv6Addr::from(u128::from(router_identity(0).mobile_network_prefix) << 64 | 2);
     let frame = Frame::new(
         link_addresses(CORRESPONDENT_INTERFACE),
@@ -323,8 +330,8 @@ fn measure_floods_over_path(
         (CORRESPONDENT_ADDRESS.parse()?, host),
         STREAM_FRAME_SIZE,
     );
-    let mut stream = Sender::for_bursts(&world, CORRESPONDENT_INTERFACE, &frame)?;
-    let sink = PacketSink::attach_counting(&world, ROUTER_UPLINK)?;
+    let mut stream = PacketSource::for_bursts(&network, CORRESPONDENT_INTERFACE, &frame)?;
+    let sink = PacketSink::attach_counting(&network, ROUTER_UPLINK)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();
     for _ in 0..3 {
@@ -335,25 +342,25 @@ fn measure_floods_over_path(
     }
     drop(sink);
     let rate = Series::of_rounds(rates).median * ATTACK_RATE_SHARE;
-    let (duration, attack_rate) = (effort.attack_duration, effort.attack_frames_per_second);
+    let (duration, attack_rate) = (plan.attack_duration, plan.attack_frames_per_second);
     let mut scene = AttackedNetwork {
         path,
-        test_network: &world,
+        test_network: &network,
         carnet_process: process,
-        fleet,
+        simulated_routers,
         legitimate_stream: stream,
         legitimate_frame: frame,
         legitimate_rate: rate,
         duration_ns: duration,
         attack_rate,
     };
-    let mut figures = vec![scene.measure_under_attack("nothing", &[])?];
+    let mut figures = vec![scene.measure_during_flood("nothing", &[])?];
     for kind in ATTACK_KINDS {
-        let frames = kind.build_frames(&scene.fleet)?;
-        figures.push(scene.measure_under_attack(kind.flood_description(), &frames)?);
+        let frames = kind.build_frames(&scene.simulated_routers)?;
+        figures.push(scene.measure_during_flood(kind.flood_description(), &frames)?);
     }
     drop(scene);
-    if let Some(mut daemon) = world.daemons.pop() {
+    if let Some(mut daemon) = network.daemons.pop() {
         daemon.check_running()?;
         daemon.send_signal(Signal::SIGTERM);
         daemon.wait_at_most(60 * SECOND);
@@ -363,14 +370,14 @@ fn measure_floods_over_path(
 
 /// Measures the given data paths, except those without carnet.
 pub fn measure_attacks(
-    paths: &[Path],
-    effort: &Effort,
+    paths: &[DataPath],
+    plan: &MeasurementPlan,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<Vec<AttackFigure>> {
     let mut figures = Vec::new();
-    for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        let of_path = measure_floods_over_path(path, effort, programs, cores);
+    for path in paths.iter().copied().filter(|path| matches!(path, DataPath::Tun | DataPath::Bpf)) {
+        let of_path = measure_floods_over_path(path, plan, programs, cores);
         figures.extend(of_path.with_context(|| format!("a home agent under attack, path {}", path.name()))?);
     }
     cores.pin_to_measuring_core()?;

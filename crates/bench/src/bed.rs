@@ -6,15 +6,15 @@ use nix::sys::signal::Signal;
 use super::cores::Cores;
 use super::figures::PathFigure;
 use super::packets::RoutersOnPath;
-use super::path::Path;
+use super::path::DataPath;
 use super::world::{Programs, TestNetwork};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::{clock, console};
 
 /// The test networks in which the benchmark measures one data path.
 #[derive(Debug)]
-struct PathNetworks {
-    path: Path,
+struct NetworksOfPath {
+    path: DataPath,
     /// Test network in which both routers use the data path.
     path_at_both_ends: TestNetwork,
     /// Test networks in which only the mobile router, or only the home agent, uses the data path. In these
@@ -27,26 +27,26 @@ struct PathNetworks {
 /// The test networks of all data paths that the run measures.
 #[derive(Debug)]
 pub struct Testbeds {
-    networks_of_paths: Vec<PathNetworks>,
+    networks_of_paths: Vec<NetworksOfPath>,
 }
 
 impl Testbeds {
     /// Builds a test network for each path that this machine supports. Adds each wanted path to `told`, and
     /// for an unsupported path the reason.
     pub fn build(
-        wanted: &[Path],
+        wanted: &[DataPath],
         programs: &Programs,
         told: &mut Vec<PathFigure>,
     ) -> anyhow::Result<Testbeds> {
         let mut bed = Testbeds { networks_of_paths: Vec::new() };
         for path in wanted.iter().copied() {
-            let missing = match PathNetworks::build(path, programs) {
+            let missing = match NetworksOfPath::build(path, programs) {
                 Ok(lane) => {
                     bed.networks_of_paths.push(lane);
                     None
                 }
                 Err(error) if error.is::<Interrupted>() => return Err(error),
-                Err(error) if path == Path::Plain => return Err(error),
+                Err(error) if path == DataPath::Plain => return Err(error),
                 Err(error) => Some(root_cause(&error)),
             };
             match &missing {
@@ -63,25 +63,27 @@ impl Testbeds {
     }
 
     /// Returns, for each data path, the test network in which the benchmark measures these routers.
-    pub fn networks_for(&self, part: RoutersOnPath) -> impl Iterator<Item = (Path, &TestNetwork)> {
+    pub fn networks_for(&self, part: RoutersOnPath) -> impl Iterator<Item = (DataPath, &TestNetwork)> {
         self.networks_of_paths.iter().map(move |lane| {
-            let world = match (part, &lane.path_at_one_end) {
-                (RoutersOnPath::Router, Some([world, _])) | (RoutersOnPath::Agent, Some([_, world])) => world,
+            let network = match (part, &lane.path_at_one_end) {
+                (RoutersOnPath::Router, Some([network, _])) | (RoutersOnPath::Agent, Some([_, network])) => {
+                    network
+                }
                 _ => &lane.path_at_both_ends,
             };
-            (lane.path, world)
+            (lane.path, network)
         })
     }
 
     /// Returns the paths that this machine supports.
-    pub fn supported_paths(&self) -> impl Iterator<Item = Path> {
+    pub fn supported_paths(&self) -> impl Iterator<Item = DataPath> {
         self.networks_of_paths.iter().map(|lane| lane.path)
     }
 
     /// Puts the stations onto the measuring core, or lets them run anywhere.
     pub fn pin_daemons(&self, cores: &Cores, pinned: bool) -> anyhow::Result<()> {
-        for daemon in self.all_networks().flat_map(|world| &world.daemons) {
-            cores.move_process(daemon.process_id(), pinned)?;
+        for daemon in self.all_networks().flat_map(|network| &network.daemons) {
+            cores.set_process_pinning(daemon.process_id(), pinned)?;
         }
         Ok(())
     }
@@ -91,8 +93,8 @@ impl Testbeds {
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        for world in self.all_networks() {
-            for station in &world.stations {
+        for network in self.all_networks() {
+            for station in &network.stations {
                 if !station.is_ready() {
                     bail!(
                         "the station carnet in node {} no longer answers API requests; its log has the \
@@ -119,7 +121,7 @@ impl Testbeds {
             .flat_map(|lane| {
                 std::iter::once(&mut lane.path_at_both_ends).chain(lane.path_at_one_end.iter_mut().flatten())
             })
-            .flat_map(|world| &mut world.daemons)
+            .flat_map(|network| &mut network.daemons)
             .collect();
         for daemon in &mut daemons {
             daemon.send_signal(Signal::SIGTERM);
@@ -130,18 +132,18 @@ impl Testbeds {
     }
 }
 
-impl PathNetworks {
-    fn build(path: Path, programs: &Programs) -> anyhow::Result<PathNetworks> {
+impl NetworksOfPath {
+    fn build(path: DataPath, programs: &Programs) -> anyhow::Result<NetworksOfPath> {
         let name = path.name();
         let both = TestNetwork::build_network(name, path, path, programs)?;
         let alone = match path {
-            Path::Xdp => Some([
-                TestNetwork::build_network(&format!("{name}-mr"), path, Path::Tun, programs)?,
-                TestNetwork::build_network(&format!("{name}-ha"), Path::Tun, path, programs)?,
+            DataPath::Xdp => Some([
+                TestNetwork::build_network(&format!("{name}-mr"), path, DataPath::Tun, programs)?,
+                TestNetwork::build_network(&format!("{name}-ha"), DataPath::Tun, path, programs)?,
             ]),
             _ => None,
         };
-        Ok(PathNetworks { path, path_at_both_ends: both, path_at_one_end: alone })
+        Ok(NetworksOfPath { path, path_at_both_ends: both, path_at_one_end: alone })
     }
 }
 

@@ -21,14 +21,14 @@ use super::cores::process_seconds;
 use super::figures::{BindingsFigure, Series, StartFigure};
 use super::flood::send_packet_flood;
 use super::packet::{Frame, address_with_constant_sum};
-use super::path::Path;
-use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::path::DataPath;
+use super::sender::{FRAMES_PER_BATCH, PacketSource};
 use super::sink::PacketSink;
 use super::world::{
     CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork,
     link_addresses, station_config,
 };
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::isolate::{Interrupted, RUN_DIRECTORY, has_to_stop};
 use carnet_testbed::process::{command_in_node, run_for_output};
@@ -58,7 +58,7 @@ fn home_address(number: u32) -> Ipv6Addr {
 }
 
 /// Returns the config of a home agent with `bindings` routers, whose state file is in `folder`.
-fn home_agent_config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
+fn home_agent_config(name: &str, path: DataPath, bindings: u32, folder: &std::path::Path) -> String {
     let mut text = station_config(name, path).replacen(
         "[dataplane]",
         &format!("state_dir = \"{}\"\n[dataplane]", folder.display()),
@@ -95,42 +95,42 @@ fn stored_bindings(bindings: u32) -> String {
 
 /// Builds a test network with a plain router of `routes` routes in place of the home agent.
 fn build_plain_network(routes: u32) -> anyhow::Result<TestNetwork> {
-    let name = format!("{}-{routes}", Path::Plain.name());
-    let world = TestNetwork { name, stations: Vec::new(), daemons: Vec::new() };
-    world.create_links()?;
+    let name = format!("{}-{routes}", DataPath::Plain.name());
+    let network = TestNetwork { name, stations: Vec::new(), daemons: Vec::new() };
+    network.create_links()?;
     let mut commands = String::new();
     for number in 0..routes {
         let _ = writeln!(commands, "route add {} via 2001:db8:f0::2", mobile_network_prefix(number));
     }
-    let node = world.node_name("ha");
+    let node = network.node_name("ha");
     topology::run_ip_batch(Some(&node), &commands)?;
     run_for_output(
         command_in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"]),
     )?;
-    Ok(world)
+    Ok(network)
 }
 
 /// Builds a test network whose home agent has `bindings` bindings.
 fn build_carnet_network(
-    path: Path,
+    path: DataPath,
     bindings: u32,
     programs: &Programs,
 ) -> anyhow::Result<(TestNetwork, StartFigure)> {
     let name = format!("{}-{bindings}", path.name());
-    let mut world = TestNetwork { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
-    world.create_links()?;
-    topology::run_ip_batch(Some(&world.node_name("ha")), "route add 2001:dbb::/32 via 2001:db8:f0::2\n")?;
-    topology::run_ip_batch(Some(&world.node_name("cn")), "route add default via 2001:db8:c::1\n")?;
+    let mut network = TestNetwork { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
+    network.create_links()?;
+    topology::run_ip_batch(Some(&network.node_name("ha")), "route add 2001:dbb::/32 via 2001:db8:f0::2\n")?;
+    topology::run_ip_batch(Some(&network.node_name("cn")), "route add default via 2001:db8:c::1\n")?;
     let folder = std::path::Path::new(RUN_DIRECTORY).join(format!("state-{name}"));
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let station = world.node_name("ha");
+    let station = network.node_name("ha");
     std::fs::write(folder.join(format!("{station}.json")), stored_bindings(bindings))
         .context("cannot write a state")?;
     let start = monotonic_now();
-    world.start_station("ha", &home_agent_config(&station, path, bindings, &folder), programs)?;
-    let agent = world.stations.last().context("bug: the process that was just started is missing")?;
+    network.start_station("ha", &home_agent_config(&station, path, bindings, &folder), programs)?;
+    let agent = network.stations.last().context("bug: the process that was just started is missing")?;
     while !agent.is_ready() {
-        world.daemons.iter_mut().try_for_each(|daemon| daemon.check_running())?;
+        network.daemons.iter_mut().try_for_each(|daemon| daemon.check_running())?;
         if has_to_stop() {
             return Err(Interrupted.into());
         }
@@ -147,16 +147,16 @@ fn build_carnet_network(
         "the home agent holds {found} bindings, expected the {bindings} that are registered"
     );
     let memory_mib = resident_memory_mib(
-        world.daemons.last().context("bug: the process that was just started is missing")?.process_id(),
+        network.daemons.last().context("bug: the process that was just started is missing")?.process_id(),
     )
     .unwrap_or(0.0);
-    Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
+    Ok((network, StartFigure { path, bindings, ready_s, memory_mib }))
 }
 
 /// Waits until the stations of a test network are idle, at most 20 s.
-fn wait_until_idle(world: &TestNetwork) -> anyhow::Result<()> {
+fn wait_until_idle(network: &TestNetwork) -> anyhow::Result<()> {
     let until = monotonic_now() + 20 * SECOND;
-    for daemon in &world.daemons {
+    for daemon in &network.daemons {
         let mut before = -1.0;
         loop {
             let used = process_seconds(daemon.process_id())?;
@@ -208,7 +208,7 @@ const PACKET_KINDS: [PacketKind; 4] = [
 
 struct PathMeasurement {
     bindings: u32,
-    sender: Sender,
+    sender: PacketSource,
     sink: PacketSink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
@@ -216,11 +216,11 @@ struct PathMeasurement {
 }
 
 fn measure_with_binding_count(
-    path: Path,
+    path: DataPath,
     worlds: &[(u32, TestNetwork)],
     what: PacketKind,
     size: usize,
-    effort: &Effort,
+    plan: &MeasurementPlan,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let (source, end) = if what.from_mobile_network {
         (ROUTER_UPLINK, CORRESPONDENT_INTERFACE)
@@ -238,11 +238,11 @@ fn measure_with_binding_count(
         false => Frame::new(link_addresses(source), None, (CORRESPONDENT_ADDRESS.parse()?, node), size),
     };
     let mut lanes = Vec::new();
-    for (bindings, world) in worlds {
+    for (bindings, network) in worlds {
         lanes.push(PathMeasurement {
             bindings: *bindings,
-            sender: Sender::for_single_frames(world, source)?,
-            sink: PacketSink::attach_counting(world, end)?,
+            sender: PacketSource::for_single_frames(network, source)?,
+            sink: PacketSink::attach_counting(network, end)?,
             frames: vec![frame.clone(); FRAMES_PER_BATCH],
             rates: Vec::new(),
             lost_packets: 0,
@@ -250,8 +250,8 @@ fn measure_with_binding_count(
     }
     // Wait until the stations are idle: attaching a sink changes an interface, and a home agent then checks
     // all its routes.
-    for (_, world) in worlds {
-        wait_until_idle(world)?;
+    for (_, network) in worlds {
+        wait_until_idle(network)?;
     }
     let set = |frame: &mut Frame, number: u32| {
         frame.set_inner_address(
@@ -276,7 +276,7 @@ fn measure_with_binding_count(
         }
     }
     let mut dice = RandomNumbers(0x9e37_79b9_7f4a_7c15);
-    for round in 0..effort.round_count {
+    for round in 0..plan.round_count {
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
@@ -292,8 +292,7 @@ fn measure_with_binding_count(
             };
             let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
             send_packet_flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
-            let result =
-                send_packet_flood(sender, sink, frames, effort.binding_flood_duration, &mut prepare)?;
+            let result = send_packet_flood(sender, sink, frames, plan.binding_flood_duration, &mut prepare)?;
             lane.rates.push(result.packets_per_second());
             lane.lost_packets += result.lost_packets();
         }
@@ -317,28 +316,28 @@ fn measure_with_binding_count(
 /// Measures all paths of the bed that use carnet.
 pub fn measure_many_bindings(
     bed: &Testbeds,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     programs: &Programs,
     starts: &mut Vec<StartFigure>,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let mut figures = Vec::new();
-    let paths: Vec<Path> = bed.supported_paths().filter(|path| path.is_carnet()).collect();
+    let paths: Vec<DataPath> = bed.supported_paths().filter(|path| path.uses_carnet()).collect();
     // The plain router shows what many routes cost in the kernel without carnet.
     let mut worlds = Vec::new();
-    for routes in effort.binding_counts.iter().copied() {
+    for routes in plan.binding_counts.iter().copied() {
         worlds.push((routes, build_plain_network(routes)?));
     }
     for what in PACKET_KINDS.into_iter().filter(|what| !what.from_mobile_network) {
-        for size in effort.packet_sizes_with_bindings.iter().copied() {
-            figures.extend(measure_with_binding_count(Path::Plain, &worlds, what, size, effort)?);
+        for size in plan.packet_sizes_with_bindings.iter().copied() {
+            figures.extend(measure_with_binding_count(DataPath::Plain, &worlds, what, size, plan)?);
         }
     }
     drop(worlds);
     console::print_step("plain: as many routes");
     for path in paths {
         let mut worlds = Vec::new();
-        for bindings in effort.binding_counts.iter().copied() {
-            let (world, start) = build_carnet_network(path, bindings, programs)
+        for bindings in plan.binding_counts.iter().copied() {
+            let (network, start) = build_carnet_network(path, bindings, programs)
                 .with_context(|| format!("a home agent with {bindings} bindings, path {}", path.name()))?;
             console::print_step(&format!(
                 "{}: {bindings} bindings, ready after {:.1} s, {:.0} MiB",
@@ -347,15 +346,15 @@ pub fn measure_many_bindings(
                 start.memory_mib
             ));
             starts.push(start);
-            worlds.push((bindings, world));
+            worlds.push((bindings, network));
         }
         for what in PACKET_KINDS {
-            for size in effort.packet_sizes_with_bindings.iter().copied() {
-                figures.extend(measure_with_binding_count(path, &worlds, what, size, effort)?);
+            for size in plan.packet_sizes_with_bindings.iter().copied() {
+                figures.extend(measure_with_binding_count(path, &worlds, what, size, plan)?);
             }
         }
-        for (_, mut world) in worlds {
-            for daemon in &mut world.daemons {
+        for (_, mut network) in worlds {
+            for daemon in &mut network.daemons {
                 daemon.send_signal(Signal::SIGTERM);
                 // Kill the process after two seconds, because removing its 100,000 routes would take long.
                 daemon.wait_at_most(2 * SECOND);

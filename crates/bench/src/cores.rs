@@ -26,7 +26,7 @@ impl Cores {
 
     /// Pins this thread, and programs that it starts later, to the measuring core.
     pub fn pin_to_measuring_core(&self) -> anyhow::Result<()> {
-        self.move_process(0, true)
+        self.set_process_pinning(0, true)
     }
 
     /// Keeps this thread, and programs that it starts later, away from the measuring core.
@@ -41,12 +41,12 @@ impl Cores {
 
     /// Lets this thread, and programs that it starts later, run on any core.
     pub fn allow_all_cores(&self) -> anyhow::Result<()> {
-        self.move_process(0, false)
+        self.set_process_pinning(0, false)
     }
 
     /// Pins a process with all its threads to the measuring core, or lets it run on any core. Process 0 is
     /// this thread.
-    pub fn move_process(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
+    pub fn set_process_pinning(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
         let mut set = self.allowed_cores;
         if pinned {
             set = CpuSet::new();
@@ -72,7 +72,7 @@ impl Cores {
 pub const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 
 /// Returns the seconds that all cores were busy since the start of the machine, from `/proc/stat`.
-pub fn processor_busy_seconds() -> anyhow::Result<f64> {
+pub fn busy_processor_seconds() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     parse_busy_seconds(&text).context("/proc/stat is not as expected")
 }
@@ -93,17 +93,17 @@ fn parse_busy_seconds(text: &str) -> Option<f64> {
 
 /// Observes the processor time of other programs on the machine during a measurement.
 #[derive(Debug)]
-pub struct ProcessorTimeWatch {
+pub struct ProcessorTimeMeter {
     started_at: u64,
     /// Seconds of user and system time at the begin: of all programs, of a hypervisor's other guests, and of
     /// this process with its ended children.
     seconds_at_start: [f64; 3],
 }
 
-impl ProcessorTimeWatch {
+impl ProcessorTimeMeter {
     /// Begins to observe the processor time.
-    pub fn begin() -> anyhow::Result<ProcessorTimeWatch> {
-        Ok(ProcessorTimeWatch { started_at: monotonic_now(), seconds_at_start: spent_processor_seconds()? })
+    pub fn begin() -> anyhow::Result<ProcessorTimeMeter> {
+        Ok(ProcessorTimeMeter { started_at: monotonic_now(), seconds_at_start: spent_processor_seconds()? })
     }
 
     /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since

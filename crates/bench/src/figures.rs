@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::path::Path;
+use super::path::DataPath;
 use carnet_testbed::machine::MachineDescription;
 
 /// Name of the arrangement without a router.
@@ -10,7 +10,7 @@ pub const SOURCE_AND_SINK: &str = "source and sink alone";
 
 /// Content of `bench.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Bench {
+pub struct BenchResults {
     /// The machine on which the benchmark ran.
     pub machine: MachineDescription,
     /// Time when the run began, in UTC.
@@ -69,17 +69,17 @@ pub struct Bench {
     #[serde(default)]
     pub faults: Vec<FaultsFigure>,
     /// Performance targets, and whether this run meets them.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PerformanceTarget>,
     /// Origin of figures from other runs: kind of the figures, time and machine of the run.
     #[serde(default, rename = "others_runs")]
     pub runs_of_others: Vec<String>,
 }
 
-impl Bench {
+impl BenchResults {
     /// Replaces results by those of another run. If one run has compared several paths, replaces the results
     /// of these paths together, and otherwise path by path. Keeps results that are newer than those of the
     /// other run.
-    pub fn merge(&mut self, mut other: Bench) {
+    pub fn merge(&mut self, mut other: BenchResults) {
         self.drop_older_figures(&mut other);
         let mut taken = Vec::new();
         // Kinds of figures whose values now all come from the other run.
@@ -157,74 +157,48 @@ impl Bench {
         times.filter_map(|(_, rest)| rest.split(',').next()).max().unwrap_or(&self.time)
     }
 
-    fn drop_older_figures(&self, other: &mut Bench) {
+    fn drop_older_figures(&self, other: &mut BenchResults) {
         let time = other.time.clone();
         let is_older = |kind: &str| time.as_str() < self.time_of_figures(kind);
-        drop_figures_that_were_replaced(
-            &mut other.packets,
-            &self.packets,
-            is_older("packets per second"),
-            |_, _| true,
-        );
-        drop_figures_that_were_replaced(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
-        drop_figures_that_were_replaced(&mut other.ipv4, &self.ipv4, is_older("IPv4"), |_, _| true);
-        drop_figures_that_were_replaced(&mut other.ipv4_tcp, &self.ipv4_tcp, is_older("IPv4"), |_, _| true);
-        drop_figures_that_were_replaced(&mut other.ruleset, &self.ruleset, is_older("ruleset"), |_, _| true);
-        drop_figures_that_were_replaced(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
-        drop_figures_that_were_replaced(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
-        drop_figures_that_were_replaced(
-            &mut other.handover,
-            &self.handover,
-            is_older("handovers"),
-            |_, _| true,
-        );
-        drop_figures_that_were_replaced(
-            &mut other.bindings,
-            &self.bindings,
-            is_older("many bindings"),
-            |_, _| true,
-        );
-        drop_figures_that_were_replaced(
-            &mut other.starts,
-            &self.starts,
-            is_older("many bindings"),
-            |_, _| true,
-        );
-        drop_figures_that_were_replaced(
+        drop_replaced_figures(&mut other.packets, &self.packets, is_older("packets per second"), |_, _| true);
+        drop_replaced_figures(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
+        drop_replaced_figures(&mut other.ipv4, &self.ipv4, is_older("IPv4"), |_, _| true);
+        drop_replaced_figures(&mut other.ipv4_tcp, &self.ipv4_tcp, is_older("IPv4"), |_, _| true);
+        drop_replaced_figures(&mut other.ruleset, &self.ruleset, is_older("ruleset"), |_, _| true);
+        drop_replaced_figures(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
+        drop_replaced_figures(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
+        drop_replaced_figures(&mut other.handover, &self.handover, is_older("handovers"), |_, _| true);
+        drop_replaced_figures(&mut other.bindings, &self.bindings, is_older("many bindings"), |_, _| true);
+        drop_replaced_figures(&mut other.starts, &self.starts, is_older("many bindings"), |_, _| true);
+        drop_replaced_figures(
             &mut other.registrations,
             &self.registrations,
             is_older("registrations"),
             |a, b| a.path == b.path,
         );
-        drop_figures_that_were_replaced(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| {
+        drop_replaced_figures(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| {
             a.path == b.path
         });
-        drop_figures_that_were_replaced(
-            &mut other.takeovers,
-            &self.takeovers,
-            is_older("takeovers"),
-            |a, b| a.path == b.path,
-        );
-        drop_figures_that_were_replaced(&mut other.faults, &self.faults, is_older("faults"), |a, b| {
+        drop_replaced_figures(&mut other.takeovers, &self.takeovers, is_older("takeovers"), |a, b| {
             a.path == b.path
         });
+        drop_replaced_figures(&mut other.faults, &self.faults, is_older("faults"), |a, b| a.path == b.path);
     }
 }
 
 /// Removes each figure from the new figures `others` that `here` already has, if `is_older` says that the new
 /// figures are older.
-fn drop_figures_that_were_replaced<T>(
-    others: &mut Vec<T>,
-    here: &[T],
-    is_older: bool,
-    same: impl Fn(&T, &T) -> bool,
-) {
+fn drop_replaced_figures<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
 /// Replaces the figures of each data path in `here` by the new figures `others` of the same path. Returns
 /// whether `here` now has only new figures; `None` if `others` is empty.
-fn replace_figures_of_paths<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
+fn replace_figures_of_paths<T>(
+    here: &mut Vec<T>,
+    others: Vec<T>,
+    path: impl Fn(&T) -> DataPath,
+) -> Option<bool> {
     if others.is_empty() {
         return None;
     }
@@ -238,7 +212,7 @@ fn replace_figures_of_paths<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PathFigure {
     /// The data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Description of the path.
     #[serde(rename = "about")]
     pub description: String,
@@ -342,7 +316,7 @@ pub fn describe_disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<S
     found
 }
 
-impl Bench {
+impl BenchResults {
     /// Returns the reasons why the figures are not reliable, in words.
     pub fn disturbances(&self) -> Vec<String> {
         describe_disturbances(self.machine.cores, self.load_before[0], self.core_shares_of_others)
@@ -364,7 +338,7 @@ impl Bench {
     /// without the cost of source and sink. Returns `None` if the run has not measured all of these figures.
     pub fn net_ratio_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
         let plain = self.packets.iter().find(|one| {
-            (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)
+            (one.path, &one.arrangement, one.size) == (DataPath::Plain, &figure.arrangement, figure.size)
         })?;
         Some(
             self.nanoseconds_without_source_and_sink(plain)?
@@ -381,7 +355,7 @@ pub struct PacketFigure {
     /// Size of the inner packet in octets.
     pub size: usize,
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Packets per second.
     pub rate: Series,
     /// Nanoseconds per packet, from the median rate.
@@ -417,7 +391,7 @@ pub struct TcpFigure {
     /// Direction. `up`: from the mobile network; `down`: to the mobile network.
     pub direction: String,
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Gbit/s of payload.
     pub gbit: Series,
     /// Ratio to plain forwarding: the median of the rounds' ratios. `None` if plain forwarding was not
@@ -438,7 +412,7 @@ pub struct TcpFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RttFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Number of echoes.
     pub count: usize,
     /// Median in microseconds.
@@ -456,7 +430,7 @@ pub struct RttFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Direction: `up` or `down`.
     pub direction: String,
     /// Transferred Gbit/s.
@@ -471,7 +445,7 @@ pub struct CpuFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HandoverFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Direction: `up` or `down`.
     pub direction: String,
     /// Highest rate without loss, in packets per second.
@@ -496,7 +470,7 @@ pub struct HandoverFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BindingsFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Kind of traffic: `to one`, `to random ones`, `from one` or `from random ones`.
     #[serde(rename = "what")]
     pub packet_kind: String,
@@ -517,7 +491,7 @@ pub struct BindingsFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StartFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Number of bindings.
     pub bindings: u32,
     /// Seconds from the start of the home agent until its control socket accepts connections.
@@ -530,7 +504,7 @@ pub struct StartFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RegistrationsFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Number of routers.
     pub routers: u32,
     /// Whether each router also registers an IPv4 prefix.
@@ -607,7 +581,7 @@ pub struct RefreshFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttackFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Kind of the flood.
     pub kind: String,
     /// Frames per second of the flood that the sender really sent.
@@ -645,7 +619,7 @@ pub struct AttackFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TakeoverFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Number of routers.
     pub routers: u32,
     /// Number of home agents.
@@ -691,7 +665,7 @@ pub struct TakeoverFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FaultsFigure {
     /// Data path.
-    pub path: Path,
+    pub path: DataPath,
     /// Seed of the series of faults.
     pub seed: u64,
     /// Number of routers.
@@ -738,7 +712,7 @@ pub struct FaultsFigure {
 
 /// A performance target, and whether the run meets it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Target {
+pub struct PerformanceTarget {
     /// The measured quantity.
     #[serde(rename = "what")]
     pub quantity: String,
@@ -781,8 +755,11 @@ mod tests {
 
     #[test]
     fn report_names_disturbance_by_other_programs() {
-        let mut bench =
-            Bench { load_before: [0.9, 0.0, 0.0], core_shares_of_others: [0.02, 0.0], ..Bench::default() };
+        let mut bench = BenchResults {
+            load_before: [0.9, 0.0, 0.0],
+            core_shares_of_others: [0.02, 0.0],
+            ..BenchResults::default()
+        };
         bench.machine.cores = 2;
         assert_eq!(bench.disturbances(), Vec::<String>::new());
         bench.load_before[0] = 1.2;
@@ -795,7 +772,7 @@ mod tests {
         );
     }
 
-    fn attack_figure(path: Path) -> AttackFigure {
+    fn attack_figure(path: DataPath) -> AttackFigure {
         let kind = String::new();
         AttackFigure {
             path,
@@ -818,30 +795,30 @@ mod tests {
     /// The results name another run as long as they have a figure of that run.
     #[test]
     fn report_keeps_figures_of_earlier_runs_until_replaced() {
-        let run = |time: &str, paths: &[Path]| Bench {
+        let run = |time: &str, paths: &[DataPath]| BenchResults {
             time: time.into(),
             attacks: paths.iter().copied().map(attack_figure).collect(),
-            ..Bench::default()
+            ..BenchResults::default()
         };
-        let mut bench = Bench::default();
-        let told = |bench: &Bench| -> Vec<String> {
+        let mut bench = BenchResults::default();
+        let told = |bench: &BenchResults| -> Vec<String> {
             bench
                 .runs_of_others
                 .iter()
                 .map(|run| run.split(", ").next().unwrap_or_default().to_owned())
                 .collect()
         };
-        bench.merge(run("first", &[Path::Bpf, Path::Tun]));
-        bench.merge(run("first", &[Path::Bpf, Path::Tun]));
+        bench.merge(run("first", &[DataPath::Bpf, DataPath::Tun]));
+        bench.merge(run("first", &[DataPath::Bpf, DataPath::Tun]));
         assert_eq!(told(&bench), ["attacks: first"]);
-        bench.merge(run("second", &[Path::Tun]));
+        bench.merge(run("second", &[DataPath::Tun]));
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
-        bench.merge(run("third", &[Path::Tun, Path::Bpf]));
+        bench.merge(run("third", &[DataPath::Tun, DataPath::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
         // Older results do not replace newer ones. A path without results gets the results of the older run.
-        bench.merge(run("second", &[Path::Tun]));
+        bench.merge(run("second", &[DataPath::Tun]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        bench.merge(run("second", &[Path::Tun, Path::Xdp]));
+        bench.merge(run("second", &[DataPath::Tun, DataPath::Xdp]));
         assert_eq!(told(&bench), ["attacks: third", "attacks: second"]);
         assert_eq!(bench.attacks.len(), 3);
     }

@@ -112,7 +112,7 @@ pub struct RegistrationRound {
     pub late_routers: u64,
 }
 
-/// All routers of the fleet, and the socket that they share.
+/// All simulated routers, and the socket that they share.
 #[derive(Debug)]
 pub struct SimulatedRouters {
     socket: Socket,
@@ -138,13 +138,13 @@ impl SimulatedRouters {
     /// Creates `number` routers that send through the interface `place` of a test network. Each requests a
     /// lifetime of `lifetime` seconds. With `has_ipv4` each also registers an IPv4 prefix.
     pub fn new(
-        world: &TestNetwork,
+        network: &TestNetwork,
         place: NodeInterface,
         number: u32,
         has_ipv4: bool,
         lifetime: u16,
     ) -> anyhow::Result<SimulatedRouters> {
-        let node = world.node_name(place.node);
+        let node = network.node_name(place.node);
         let socket = run_in_node(&node, || {
             let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
             setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
@@ -154,7 +154,7 @@ impl SimulatedRouters {
             Ok(socket)
         })
         .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
-        let mut fleet = SimulatedRouters {
+        let mut simulated_routers = SimulatedRouters {
             socket,
             home_agent: HOME_AGENT_ADDRESS.parse()?,
             link_addresses: link_addresses(place),
@@ -168,8 +168,8 @@ impl SimulatedRouters {
             first_error: None,
         };
         for number in 0..number {
-            let frame = fleet.build_update_frame(number, 0);
-            fleet.routers.push(SimulatedRouter {
+            let frame = simulated_routers.build_update_frame(number, 0);
+            simulated_routers.routers.push(SimulatedRouter {
                 binding_update_frame: frame,
                 sent_sequence_number: 0,
                 acknowledged_sequence_number: None,
@@ -178,7 +178,7 @@ impl SimulatedRouters {
                 first_sent_at: 0,
             });
         }
-        Ok(fleet)
+        Ok(simulated_routers)
     }
 
     fn build_update_frame(&self, number: u32, sequence: u16) -> Vec<u8> {

@@ -7,7 +7,7 @@
 //! packets under way as lost.
 
 use super::packet::Frame;
-use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::sender::{FRAMES_PER_BATCH, PacketSource};
 use super::sink::PacketSink;
 use carnet_testbed::clock::{self, MILLISECOND};
 
@@ -41,7 +41,7 @@ impl FloodResult {
 
 /// Sends for `duration` nanoseconds. Calls `prepare` before each batch, so that it can write into the frames.
 pub fn send_packet_flood(
-    sender: &mut Sender,
+    sender: &mut PacketSource,
     sink: &PacketSink,
     frames: &mut [Frame],
     duration: u64,

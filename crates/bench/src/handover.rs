@@ -13,12 +13,12 @@ use super::figures::{HandoverFigure, Series};
 use super::flood::{MAX_PACKETS_IN_FLIGHT, send_packet_flood};
 use super::packet::Frame;
 use super::packets::{FLOW_ARRANGEMENTS, FlowArrangement, RoutersOnPath};
-use super::path::Path;
-use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::path::DataPath;
+use super::sender::{FRAMES_PER_BATCH, PacketSource};
 use super::sink::{NumberedPacketCounts, PacketSink};
 use super::tcp::direction_name;
 use super::world::TestNetwork;
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
@@ -46,7 +46,7 @@ pub(super) struct StreamResult {
 
 /// Sends numbered packets at a rate until `stop` is set, and waits until the last packet has arrived.
 pub(super) fn send_stream(
-    sender: &mut Sender,
+    sender: &mut PacketSource,
     sink: &PacketSink,
     frame: &Frame,
     rate: f64,
@@ -67,7 +67,7 @@ pub(super) fn send_stream(
         while debt > 0 {
             let count = debt.min(FRAMES_PER_BATCH as u64) as usize;
             for (frame, number) in frames.iter_mut().zip(sent..).take(count) {
-                frame.set_number(number as u32);
+                frame.set_packet_number(number as u32);
             }
             let taken = sender.send_frames(&frames, count)? as u64;
             sent += taken;
@@ -119,28 +119,28 @@ fn perform_handovers(router: &Station, handovers: usize) -> anyhow::Result<()> {
 }
 
 fn measure_handovers_in_direction(
-    path: Path,
-    world: &TestNetwork,
+    path: DataPath,
+    network: &TestNetwork,
     arrangement: &FlowArrangement,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     cores: &Cores,
 ) -> anyhow::Result<HandoverFigure> {
-    let router = world.stations.last().context("a world of carnet has a mobile router")?;
+    let router = network.stations.last().context("a network with carnet has a mobile router")?;
     let frame = arrangement.build_frame(path, PACKET_SIZE)?;
-    let mut sender = Sender::for_bursts(world, arrangement.source, &frame)?;
-    let sink = PacketSink::attach_counting(world, arrangement.sink)?;
+    let mut sender = PacketSource::for_bursts(network, arrangement.source, &frame)?;
+    let sink = PacketSink::attach_counting(network, arrangement.sink)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();
     for _ in 0..3 {
         rates.push(
-            send_packet_flood(&mut sender, &sink, &mut frames, effort.flood_duration, |_, _| {})?
+            send_packet_flood(&mut sender, &sink, &mut frames, plan.flood_duration, |_, _| {})?
                 .packets_per_second(),
         );
     }
     drop(sink);
     let highest = Series::of_rounds(rates).median;
     let mut steady = |action: &(dyn Fn() -> anyhow::Result<()> + Sync)| -> anyhow::Result<StreamResult> {
-        let sink = PacketSink::attach_reading_numbers(world, arrangement.sink)?;
+        let sink = PacketSink::attach_reading_numbers(network, arrangement.sink)?;
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let orders = scope.spawn(|| {
@@ -158,16 +158,16 @@ fn measure_handovers_in_direction(
         })
     };
     let quiet = steady(&|| {
-        clock::sleep(effort.handover_count as u64 * PAUSE_BETWEEN_HANDOVERS);
+        clock::sleep(plan.handover_count as u64 * PAUSE_BETWEEN_HANDOVERS);
         Ok(())
     })?;
-    let moved = steady(&|| perform_handovers(router, effort.handover_count))?;
+    let moved = steady(&|| perform_handovers(router, plan.handover_count))?;
     Ok(HandoverFigure {
         path,
         direction: direction_name(arrangement.to_mobile_network),
         highest,
         rate: moved.packets_per_second,
-        handovers: effort.handover_count,
+        handovers: plan.handover_count,
         sent: moved.sent_packets,
         lost: moved.lost_packets,
         duplicated: moved.numbered_packet_counts.duplicated_packets,
@@ -184,15 +184,15 @@ fn measure_handovers_in_direction(
 /// router ends on the uplink on which it began.
 pub fn measure_handovers(
     bed: &Testbeds,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     cores: &Cores,
 ) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
-    for (path, world) in bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| path.is_carnet()) {
+    for (path, network) in bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| path.uses_carnet()) {
         for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
-            figures.push(measure_handovers_in_direction(path, world, arrangement, effort, cores)?);
+            figures.push(measure_handovers_in_direction(path, network, arrangement, plan, cores)?);
         }
-        if let Some(router) = world.stations.last() {
+        if let Some(router) = network.stations.last() {
             router.command_handover("auto", None)?;
             wait_until("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
         }

@@ -1,8 +1,8 @@
 //! `carnet-lab bench`: measures how fast the tunnel's data paths are, beside plain forwarding and the
 //! kernel's own tunnel.
 //!
-//! * `world` builds a network with the real programs. `bed` holds one such world for each data path (`path`),
-//!   all at the same time.
+//! * `world` builds a network with the real programs. `bed` holds one such network for each data path
+//!   (`path`), all at the same time.
 //! * `packets` measures packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
 //!   `bindings` measures them at a home agent with many bindings, `ipv4` those of IPv4 inside the tunnel, and
 //!   `ruleset` those with connection tracking.
@@ -58,9 +58,9 @@ use bed::Testbeds;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::IsolationMode;
 use carnet_testbed::{console, isolate, machine, tools};
-use cores::{Cores, ProcessorTimeWatch};
-use figures::Bench;
-use path::Path;
+use cores::{Cores, ProcessorTimeMeter};
+use figures::BenchResults;
+use path::DataPath;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -79,10 +79,10 @@ pub struct Args {
     smoke: bool,
     /// Run only these measurements.
     #[arg(long, value_delimiter = ',', value_name = "WHAT")]
-    only: Vec<Part>,
+    only: Vec<BenchPart>,
     /// Measure only these data paths, and plain forwarding.
     #[arg(long, value_delimiter = ',', value_name = "PATH")]
-    paths: Vec<Path>,
+    paths: Vec<DataPath>,
     /// Octets of inner packets, in place of the default sizes.
     #[arg(long, value_delimiter = ',', value_name = "OCTETS")]
     sizes: Vec<usize>,
@@ -111,7 +111,7 @@ pub struct Args {
 
 /// A measurement of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum BenchPart {
     /// Packets per second.
     Packets,
     /// Round-trip times.
@@ -136,16 +136,16 @@ pub enum Part {
     Takeover,
 }
 
-impl Part {
+impl BenchPart {
     /// Returns whether the measurement builds its own networks and so needs no [`Testbeds`].
     fn needs_own_network(self) -> bool {
-        matches!(self, Part::Registrations | Part::Attack | Part::Takeover)
+        matches!(self, BenchPart::Registrations | BenchPart::Attack | BenchPart::Takeover)
     }
 }
 
 /// Numbers and durations of the measurements, which depend on the options `--quick` and `--smoke`.
 #[derive(Debug, Clone)]
-pub struct Effort {
+pub struct MeasurementPlan {
     /// Number of rounds of packets.
     pub round_count: usize,
     /// Duration of a round of packets, in nanoseconds.
@@ -197,32 +197,32 @@ pub struct Effort {
 }
 
 impl Args {
-    fn effort(&self) -> Effort {
-        let mut effort = self.default_effort();
+    fn plan(&self) -> MeasurementPlan {
+        let mut plan = self.default_plan();
         if !self.sizes.is_empty() {
-            effort.packet_sizes.clone_from(&self.sizes);
-            effort.packet_sizes_with_bindings.clone_from(&self.sizes);
+            plan.packet_sizes.clone_from(&self.sizes);
+            plan.packet_sizes_with_bindings.clone_from(&self.sizes);
         }
         if !self.bindings.is_empty() {
-            effort.binding_counts.clone_from(&self.bindings);
+            plan.binding_counts.clone_from(&self.bindings);
         }
         if !self.routers.is_empty() {
-            effort.router_counts.clone_from(&self.routers);
+            plan.router_counts.clone_from(&self.routers);
         }
         if let Some(faults) = self.faults {
-            effort.fault_count = faults;
+            plan.fault_count = faults;
         }
-        effort.fault_seed = self.seed.unwrap_or_else(|| clock::realtime_now() % 1_000_000);
-        effort.stream_counts = self.streams.iter().map(|streams| usize::from(*streams)).collect();
+        plan.fault_seed = self.seed.unwrap_or_else(|| clock::realtime_now() % 1_000_000);
+        plan.stream_counts = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
-            (effort.round_count, effort.transfer_rounds) = (rounds.into(), rounds.into());
+            (plan.round_count, plan.transfer_rounds) = (rounds.into(), rounds.into());
         }
-        effort
+        plan
     }
 
-    fn default_effort(&self) -> Effort {
+    fn default_plan(&self) -> MeasurementPlan {
         if self.smoke {
-            return Effort {
+            return MeasurementPlan {
                 round_count: 1,
                 flood_duration: 20 * MILLISECOND,
                 packet_sizes: vec![64, 1250],
@@ -250,7 +250,7 @@ impl Args {
             };
         }
         if self.quick {
-            return Effort {
+            return MeasurementPlan {
                 round_count: 3,
                 flood_duration: 60 * MILLISECOND,
                 packet_sizes: vec![64, 500, 1250],
@@ -276,7 +276,7 @@ impl Args {
                 store_server_count: 3,
             };
         }
-        Effort {
+        MeasurementPlan {
             round_count: 5,
             flood_duration: 250 * MILLISECOND,
             packet_sizes: vec![64, 250, 500, 750, 1000, 1250],
@@ -303,8 +303,8 @@ impl Args {
         }
     }
 
-    fn includes_part(&self, part: Part) -> bool {
-        (self.only.is_empty() && part != Part::Takeover) || self.only.contains(&part)
+    fn includes_part(&self, part: BenchPart) -> bool {
+        (self.only.is_empty() && part != BenchPart::Takeover) || self.only.contains(&part)
     }
 }
 
@@ -324,7 +324,7 @@ pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result
         }
     }
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
-    if args.includes_part(Part::Takeover) {
+    if args.includes_part(BenchPart::Takeover) {
         let fleet = carnet.with_file_name("carnet-fleet");
         if !fleet.is_file() {
             bail!(
@@ -350,25 +350,25 @@ pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result
 /// Runs the benchmark inside the lab's namespaces.
 pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
-    let effort = args.effort();
+    let plan = args.plan();
     let cores = Cores::of_current_thread()?;
-    let watch = ProcessorTimeWatch::begin()?;
-    let mut bench = Bench {
+    let watch = ProcessorTimeMeter::begin()?;
+    let mut bench = BenchResults {
         machine: machine::describe_machine(&carnet, &std::env::current_dir()?),
         time: clock::format_utc(clock::realtime_now()),
         load_before: cores::load_averages(),
         quick: args.quick || args.smoke,
         core: cores.measuring_core,
         window: flood::MAX_PACKETS_IN_FLIGHT,
-        ..Bench::default()
+        ..BenchResults::default()
     };
     for why in bench.disturbances() {
         console::print_step(&format!("the figures will not be reliable: {why}"));
     }
     cores.pin_to_measuring_core()?;
-    let wanted: Vec<Path> = Path::ALL_PATHS
+    let wanted: Vec<DataPath> = DataPath::ALL_PATHS
         .into_iter()
-        .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
+        .filter(|path| args.paths.is_empty() || *path == DataPath::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet_program: carnet, log_folder: out.join("logs") };
     // Build no shared test networks if every selected measurement builds its own.
@@ -377,46 +377,46 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
     let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
     // The construction of the shared test networks has shown which paths this kernel supports. If none were
     // built, take all requested paths.
-    let alone: Vec<Path> = if others { bed.supported_paths().collect() } else { wanted };
-    if args.includes_part(Part::Registrations) {
-        bench.registrations = registrations::measure_registrations(&alone, &effort, &programs, &cores)?;
+    let alone: Vec<DataPath> = if others { bed.supported_paths().collect() } else { wanted };
+    if args.includes_part(BenchPart::Registrations) {
+        bench.registrations = registrations::measure_registrations(&alone, &plan, &programs, &cores)?;
     }
-    if args.includes_part(Part::Attack) {
-        bench.attacks = attack::measure_attacks(&alone, &effort, &programs, &cores)?;
+    if args.includes_part(BenchPart::Attack) {
+        bench.attacks = attack::measure_attacks(&alone, &plan, &programs, &cores)?;
     }
-    if args.includes_part(Part::Takeover) {
-        console::print_step(&format!("the seed of all faults is {}", effort.fault_seed));
-        (bench.takeovers, bench.faults) = takeover::measure_takeovers(&alone, &effort, &programs, &cores)?;
+    if args.includes_part(BenchPart::Takeover) {
+        console::print_step(&format!("the seed of all faults is {}", plan.fault_seed));
+        (bench.takeovers, bench.faults) = takeover::measure_takeovers(&alone, &plan, &programs, &cores)?;
     }
-    if args.includes_part(Part::Packets) {
-        bench.packets = packets::measure_packet_rates(&bed, &effort)?;
+    if args.includes_part(BenchPart::Packets) {
+        bench.packets = packets::measure_packet_rates(&bed, &plan)?;
     }
-    if args.includes_part(Part::Ipv4) {
-        bench.ipv4 = ipv4::measure_ipv4_rates(&bed, &effort)?;
+    if args.includes_part(BenchPart::Ipv4) {
+        bench.ipv4 = ipv4::measure_ipv4_rates(&bed, &plan)?;
     }
-    if args.includes_part(Part::Ruleset) {
-        bench.ruleset = ruleset::measure_with_ruleset(&bed, &effort)?;
+    if args.includes_part(BenchPart::Ruleset) {
+        bench.ruleset = ruleset::measure_with_ruleset(&bed, &plan)?;
     }
-    if args.includes_part(Part::Rtt) {
-        bench.rtt = rtt::measure_round_trips(&bed, &effort)?;
+    if args.includes_part(BenchPart::Rtt) {
+        bench.rtt = rtt::measure_round_trips(&bed, &plan)?;
     }
-    if args.includes_part(Part::Handover) {
-        bench.handover = handover::measure_handovers(&bed, &effort, &cores)?;
+    if args.includes_part(BenchPart::Handover) {
+        bench.handover = handover::measure_handovers(&bed, &plan, &cores)?;
     }
-    if args.includes_part(Part::Bindings) {
-        bench.bindings = bindings::measure_many_bindings(&bed, &effort, &programs, &mut bench.starts)?;
+    if args.includes_part(BenchPart::Bindings) {
+        bench.bindings = bindings::measure_many_bindings(&bed, &plan, &programs, &mut bench.starts)?;
     }
     cores.allow_all_cores()?;
     bed.pin_daemons(&cores, false)?;
-    if args.includes_part(Part::Tcp) {
-        bench.tcp = tcp::measure_tcp_transfers(&bed, &effort)?;
+    if args.includes_part(BenchPart::Tcp) {
+        bench.tcp = tcp::measure_tcp_transfers(&bed, &plan)?;
     }
-    if args.includes_part(Part::Ipv4) {
-        bench.ipv4_tcp = tcp::measure_ipv4(&bed, &effort)?;
+    if args.includes_part(BenchPart::Ipv4) {
+        bench.ipv4_tcp = tcp::measure_ipv4_transfers(&bed, &plan)?;
     }
-    if args.includes_part(Part::Cpu) {
+    if args.includes_part(BenchPart::Cpu) {
         tcp::HostSetting::Fitting.apply_to_all_networks(&bed)?;
-        bench.cpu = cpu::measure_processor_time(&bed, &effort)?;
+        bench.cpu = cpu::measure_processor_time(&bed, &plan)?;
     }
     bench.targets = targets::judge_all(&bench);
     bed.stop_stations();
@@ -434,7 +434,7 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
 /// Returns the page for a `bench.json` in the documentation. Results of the runs in `with` replace its own
 /// results. Also returns all results as one `bench.json`.
 pub fn benchmark_page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
-    let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
+    let read = |file: &std::path::Path| -> anyhow::Result<BenchResults> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))
     };

@@ -85,7 +85,7 @@ impl Frame {
     }
 
     /// Creates a frame with an IPv4 packet of `size` octets between `ends`. Routers must not cut the packet.
-    pub fn ipv4(link: ([u8; 6], [u8; 6]), ends: (Ipv4Addr, Ipv4Addr), size: usize) -> Frame {
+    pub fn new_ipv4(link: ([u8; 6], [u8; 6]), ends: (Ipv4Addr, Ipv4Addr), size: usize) -> Frame {
         let size = size.max(SMALLEST_PACKET_LENGTH);
         let mut octets = vec![0; ETHERNET_HEADER_LENGTH + size];
         octets[0..6].copy_from_slice(&link.1);
@@ -111,7 +111,7 @@ impl Frame {
         datagram[0..2].copy_from_slice(&SOURCE_PORT.to_be_bytes());
         datagram[2..4].copy_from_slice(&DISCARD_PORT.to_be_bytes());
         datagram[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-        self.set_number(0);
+        self.set_packet_number(0);
         let pseudo = pseudo_header_sum(&self.octets[self.inner_offset..], length);
         self.octets[at + 6..at + 8].copy_from_slice(&pseudo.to_be_bytes());
         let rest = !ones_complement_sum(u32::from(pseudo), &self.octets[at..]);
@@ -121,7 +121,7 @@ impl Frame {
     }
 
     /// Exchanges the ports of the datagram, as in an answer. The checksum stays valid.
-    pub fn exchange_ports(&mut self) {
+    pub fn swap_ports(&mut self) {
         let at = self.inner_offset + self.ip_header_length;
         let [a, b, c, d] = [0, 1, 2, 3].map(|port| self.octets[at + port]);
         self.octets[at..at + 4].copy_from_slice(&[c, d, a, b]);
@@ -158,7 +158,7 @@ impl Frame {
     }
 
     /// Writes a number into the payload, by which the sink recognises the packet.
-    pub fn set_number(&mut self, number: u32) {
+    pub fn set_packet_number(&mut self, number: u32) {
         let at = self.inner_offset + self.ip_header_length + UDP_HEADER_LENGTH;
         self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
@@ -241,7 +241,7 @@ mod tests {
             let mut frame = Frame::new(LINK_ADDRESSES, None, test_addresses(), size);
             assert_eq!(frame.octets().len(), 14 + size);
             for number in [0, 1, 77, u32::MAX] {
-                frame.set_number(number);
+                frame.set_packet_number(number);
                 assert!(has_valid_checksum(&frame.octets()[14..]), "size {size}, number {number}");
             }
             let base = address_with_constant_sum(0x2001_0db8, 0);
@@ -257,12 +257,12 @@ mod tests {
     fn ipv4_packet_has_valid_checksums_in_both_directions() {
         let ends = (Ipv4Addr::new(10, 42, 7, 2), Ipv4Addr::new(192, 0, 2, 2));
         for size in [64, 65, 1250] {
-            let mut frame = Frame::ipv4(LINK_ADDRESSES, ends, size);
+            let mut frame = Frame::new_ipv4(LINK_ADDRESSES, ends, size);
             assert_eq!(frame.octets().len(), 14 + size);
             assert_eq!(ones_complement_sum(0, &frame.octets()[14..34]), 0xffff);
-            frame.set_number(77);
+            frame.set_packet_number(77);
             assert!(has_valid_checksum(&frame.octets()[14..]), "size {size}");
-            frame.exchange_ports();
+            frame.swap_ports();
             assert_eq!(frame.octets()[34..36], [0, 9]);
             assert!(has_valid_checksum(&frame.octets()[14..]), "size {size}");
         }

@@ -5,14 +5,14 @@
 use super::figures::{PacketFigure, SOURCE_AND_SINK, Series};
 use super::flood::send_packet_flood;
 use super::packet::{ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH, PacketAddresses};
-use super::path::Path;
-use super::sender::{Sender, check_frames_arrive};
+use super::path::DataPath;
+use super::sender::{PacketSource, check_frames_arrive};
 use super::sink::PacketSink;
 use super::world::{
     CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, MOBILE_HOST_ADDRESS, NodeInterface,
     SEGMENT_ADDRESSES, TestNetwork, link_addresses,
 };
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use carnet_testbed::clock::{MILLISECOND, monotonic_now};
 use carnet_testbed::console;
 
@@ -138,13 +138,13 @@ const fn flow_arrangement(
 
 impl FlowArrangement {
     /// Returns the frame that the sender sends on this path.
-    pub fn build_frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
+    pub fn build_frame(&self, path: DataPath, size: usize) -> anyhow::Result<Frame> {
         let ends =
             |from: &str, to: &str| -> anyhow::Result<PacketAddresses> { Ok((from.parse()?, to.parse()?)) };
         let outer = match (self.sends_tunnelled_packets, path, self.to_mobile_network) {
-            (false, _, _) | (_, Path::Plain, _) => None,
-            (true, Path::Seg6, false) => Some(ends(CARE_OF_ADDRESS, SEGMENT_ADDRESSES[0])?),
-            (true, Path::Seg6, true) => Some(ends("2001:db8:f0::1", SEGMENT_ADDRESSES[1])?),
+            (false, _, _) | (_, DataPath::Plain, _) => None,
+            (true, DataPath::Seg6, false) => Some(ends(CARE_OF_ADDRESS, SEGMENT_ADDRESSES[0])?),
+            (true, DataPath::Seg6, true) => Some(ends("2001:db8:f0::1", SEGMENT_ADDRESSES[1])?),
             (true, _, false) => Some(ends(CARE_OF_ADDRESS, HOME_AGENT_ADDRESS)?),
             (true, _, true) => Some(ends(HOME_AGENT_ADDRESS, CARE_OF_ADDRESS)?),
         };
@@ -159,11 +159,11 @@ impl FlowArrangement {
 
 /// A path in an arrangement, ready to be measured.
 pub struct PathMeasurement<'a> {
-    path: Path,
-    world: &'a TestNetwork,
+    path: DataPath,
+    network: &'a TestNetwork,
     /// Number of packets that the TUN devices of both routers had carried before the measurement.
     by_tun_before: u64,
-    sender: Sender,
+    sender: PacketSource,
     sink: PacketSink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
@@ -174,18 +174,18 @@ pub struct PathMeasurement<'a> {
 impl PathMeasurement<'_> {
     /// Attaches a sender of this frame and a sink to a test network.
     pub fn new(
-        path: Path,
-        world: &TestNetwork,
+        path: DataPath,
+        network: &TestNetwork,
         source: NodeInterface,
         sink: NodeInterface,
         frame: Frame,
     ) -> anyhow::Result<PathMeasurement<'_>> {
         Ok(PathMeasurement {
             path,
-            world,
-            by_tun_before: world.packets_by_tun()?,
-            sender: Sender::for_bursts(world, source, &frame)?,
-            sink: PacketSink::attach_counting(world, sink)?,
+            network,
+            by_tun_before: network.packets_by_tun()?,
+            sender: PacketSource::for_bursts(network, source, &frame)?,
+            sink: PacketSink::attach_counting(network, sink)?,
             frames: vec![frame],
             rates: Vec::new(),
             sent_packets: 0,
@@ -197,38 +197,38 @@ impl PathMeasurement<'_> {
 /// Measures one arrangement with packets of one size.
 fn measure_arrangement(
     bed: &Testbeds,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     arrangement: &FlowArrangement,
     size: usize,
 ) -> anyhow::Result<Vec<PacketFigure>> {
     let mut lanes = Vec::new();
-    for (path, world) in bed.networks_for(arrangement.routers_on_path) {
-        if arrangement.routers_on_path == RoutersOnPath::None && path != Path::Plain {
+    for (path, network) in bed.networks_for(arrangement.routers_on_path) {
+        if arrangement.routers_on_path == RoutersOnPath::None && path != DataPath::Plain {
             continue;
         }
         let frame = arrangement.build_frame(path, size)?;
-        lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
+        lanes.push(PathMeasurement::new(path, network, arrangement.source, arrangement.sink, frame)?);
     }
-    take_turns(bed, effort, arrangement.name, size, lanes)
+    measure_lanes_in_turns(bed, plan, arrangement.name, size, lanes)
 }
 
 /// Measures packets of one size through several paths, one path after the other in each round. `name` is the
 /// name of the arrangement.
-pub fn take_turns(
+pub fn measure_lanes_in_turns(
     bed: &Testbeds,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     name: &str,
     size: usize,
     mut lanes: Vec<PathMeasurement<'_>>,
 ) -> anyhow::Result<Vec<PacketFigure>> {
-    for round in 0..effort.round_count {
+    for round in 0..plan.round_count {
         // Rotate the order, so that no data path is always measured first.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
             send_packet_flood(sender, sink, frames, 5 * MILLISECOND, |_, _| {})?;
-            let result = send_packet_flood(sender, sink, frames, effort.flood_duration, |_, _| {})?;
+            let result = send_packet_flood(sender, sink, frames, plan.flood_duration, |_, _| {})?;
             lane.rates.push(result.packets_per_second());
             lane.sent_packets += result.sent_packets;
             lane.lost_packets += result.lost_packets();
@@ -250,10 +250,12 @@ pub fn take_turns(
             ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + size
         );
     }
-    let plain =
-        lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of_rounds(lane.rates.clone()));
+    let plain = lanes
+        .iter()
+        .find(|lane| lane.path == DataPath::Plain)
+        .map(|lane| Series::of_rounds(lane.rates.clone()));
     let figure = |lane: PathMeasurement<'_>| {
-        let by_tun = lane.world.packets_by_tun()?.saturating_sub(lane.by_tun_before);
+        let by_tun = lane.network.packets_by_tun()?.saturating_sub(lane.by_tun_before);
         let rate = Series::of_rounds(lane.rates);
         Ok(PacketFigure {
             arrangement: name.into(),
@@ -274,24 +276,29 @@ pub fn take_turns(
 }
 
 /// Measures packets per second in all arrangements.
-pub fn measure_packet_rates(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure_packet_rates(bed: &Testbeds, plan: &MeasurementPlan) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    for (_, world) in bed.networks_for(RoutersOnPath::None).filter(|(path, _)| *path == Path::Plain) {
-        for size in &effort.packet_sizes {
+    for (_, network) in bed.networks_for(RoutersOnPath::None).filter(|(path, _)| *path == DataPath::Plain) {
+        for size in &plan.packet_sizes {
             let [alone, .., outer, _] = &FLOW_ARRANGEMENTS;
-            check_frames_arrive(world, alone.source, alone.sink, &alone.build_frame(Path::Bpf, *size)?)?;
             check_frames_arrive(
-                world,
+                network,
+                alone.source,
+                alone.sink,
+                &alone.build_frame(DataPath::Bpf, *size)?,
+            )?;
+            check_frames_arrive(
+                network,
                 outer.source,
                 HOME_AGENT_INTERFACE,
-                &outer.build_frame(Path::Bpf, *size)?,
+                &outer.build_frame(DataPath::Bpf, *size)?,
             )?;
         }
     }
     for arrangement in &FLOW_ARRANGEMENTS {
         let start = monotonic_now();
-        for size in &effort.packet_sizes {
-            figures.extend(measure_arrangement(bed, effort, arrangement, *size)?);
+        for size in &plan.packet_sizes {
+            figures.extend(measure_arrangement(bed, plan, arrangement, *size)?);
         }
         console::print_step(&format!(
             "packets: {}, {:.0} s",

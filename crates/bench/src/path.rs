@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 #[clap(rename_all = "snake_case")]
-pub enum Path {
+pub enum DataPath {
     /// Plain forwarding by the kernel, without a tunnel.
     Plain,
     /// The kernel's own tunnel: seg6 `encap.red` and `End.DT6`.
@@ -23,42 +23,43 @@ pub enum Path {
     Tun,
 }
 
-impl Path {
+impl DataPath {
     /// All data paths.
-    pub const ALL_PATHS: [Path; 6] = [Path::Plain, Path::Seg6, Path::Bpf, Path::Xdp, Path::Kernel, Path::Tun];
+    pub const ALL_PATHS: [DataPath; 6] =
+        [DataPath::Plain, DataPath::Seg6, DataPath::Bpf, DataPath::Xdp, DataPath::Kernel, DataPath::Tun];
 
     /// Returns the name of the data path, as in the config.
     pub fn name(self) -> &'static str {
         match self {
-            Path::Plain => "plain",
-            Path::Seg6 => "seg6",
-            Path::Bpf => "bpf",
-            Path::Xdp => "xdp",
-            Path::Kernel => "kernel",
-            Path::Tun => "tun",
+            DataPath::Plain => "plain",
+            DataPath::Seg6 => "seg6",
+            DataPath::Bpf => "bpf",
+            DataPath::Xdp => "xdp",
+            DataPath::Kernel => "kernel",
+            DataPath::Tun => "tun",
         }
     }
 
     /// Returns a description of the data path for the tables.
     pub fn path_description(self) -> &'static str {
         match self {
-            Path::Plain => "Linux forwards, no tunnel",
-            Path::Seg6 => "the kernel's own tunnel: seg6 encap.red and End.DT6",
-            Path::Bpf => "carnet, BPF programs at tc ingress",
-            Path::Xdp => "carnet, XDP programs",
-            Path::Kernel => "carnet, the kernel's ip6_tunnel",
-            Path::Tun => "carnet, TUN device",
+            DataPath::Plain => "Linux forwards, no tunnel",
+            DataPath::Seg6 => "the kernel's own tunnel: seg6 encap.red and End.DT6",
+            DataPath::Bpf => "carnet, BPF programs at tc ingress",
+            DataPath::Xdp => "carnet, XDP programs",
+            DataPath::Kernel => "carnet, the kernel's ip6_tunnel",
+            DataPath::Tun => "carnet, TUN device",
         }
     }
 
     /// Returns whether the benchmark sends IPv4 over the path. The kernel's own tunnel carries IPv6 alone,
     /// because `End.DT4` needs a VRF.
     pub fn carries_ipv4(self) -> bool {
-        self != Path::Seg6
+        self != DataPath::Seg6
     }
 
     /// Returns whether carnet runs in the routers.
-    pub fn is_carnet(self) -> bool {
-        !matches!(self, Path::Plain | Path::Seg6)
+    pub fn uses_carnet(self) -> bool {
+        !matches!(self, DataPath::Plain | DataPath::Seg6)
     }
 }

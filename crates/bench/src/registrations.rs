@@ -14,11 +14,11 @@ use std::net::Ipv6Addr;
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 
-use super::Effort;
+use super::MeasurementPlan;
 use super::cores::{Cores, process_seconds};
 use super::figures::{RefreshFigure, RegistrationsFigure};
 use super::fleet::{SimulatedRouters, prefix_table_config, prefix_table_config_with_ipv4};
-use super::path::Path;
+use super::path::DataPath;
 use super::world::{HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
@@ -31,7 +31,7 @@ const BINDING_LIFETIME_SECONDS: u16 = 600;
 /// Seconds after which a router with a lifetime of 60 s renews: after three quarters of the lifetime, as
 /// carnet's mobile router does.
 const REFRESH_PERIOD_SECONDS: f64 = 45.0;
-/// Number of renewals per second that 100,000 routers would send. A smaller fleet sends the same number per
+/// Number of renewals per second that 100,000 routers would send. Fewer routers send the same number per
 /// second.
 const REFRESHES_PER_SECOND: f64 = 100_000.0 / REFRESH_PERIOD_SECONDS;
 /// Maximum number of attempts to fetch a home agent's list of bindings. With many bindings the answer may
@@ -47,7 +47,7 @@ const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0"
 /// state file is in `folder`, if given.
 pub fn home_agent_config(
     name: &str,
-    path: Path,
+    path: DataPath,
     routers: u32,
     has_ipv4: bool,
     folder: Option<&std::path::Path>,
@@ -94,37 +94,37 @@ pub fn wait_until_ready(station: &Station, daemon: &mut BackgroundProgram) -> an
 /// registered.
 pub fn build_network(
     name: &str,
-    path: Path,
+    path: DataPath,
     config: &str,
     programs: &Programs,
 ) -> anyhow::Result<(TestNetwork, f64)> {
-    let mut world = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
-    world.create_links()?;
+    let mut network = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+    network.create_links()?;
     topology::run_ip_batch(
-        Some(&world.node_name("ha")),
+        Some(&network.node_name("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
     // The sender reads the home agent's answers from the link. Blackhole routes keep the mobile router's
     // kernel from answering these packets with errors, which would cost the home agent time.
     topology::run_ip_batch(
-        Some(&world.node_name("mr")),
+        Some(&network.node_name("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",
     )?;
-    world.start_station("ha", config, programs)?;
-    let TestNetwork { stations, daemons, .. } = &mut world;
+    network.start_station("ha", config, programs)?;
+    let TestNetwork { stations, daemons, .. } = &mut network;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
         bail!("bug: the home agent's process is missing after its start")
     };
     let seconds = wait_until_ready(station, daemon).with_context(|| format!("path {}", path.name()))?;
-    Ok((world, seconds))
+    Ok((network, seconds))
 }
 
 /// Measures many registrations over one data path, each with an IPv4 prefix if `has_ipv4`.
 fn measure_router_count(
-    path: Path,
+    path: DataPath,
     routers: u32,
     has_ipv4: bool,
-    effort: &Effort,
+    plan: &MeasurementPlan,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<RegistrationsFigure> {
@@ -136,17 +136,17 @@ fn measure_router_count(
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let config = home_agent_config(&format!("{name}.ha"), path, routers, has_ipv4, Some(&folder));
-    let (mut world, start_s) = build_network(&name, path, &config, programs)?;
+    let (mut network, start_s) = build_network(&name, path, &config, programs)?;
     let process =
-        world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
-    let mut fleet =
-        SimulatedRouters::new(&world, ROUTER_UPLINK, routers, has_ipv4, BINDING_LIFETIME_SECONDS)?;
-    fleet.prepare_next_updates();
+        network.daemons.last().context("bug: the process that was just started is missing")?.process_id();
+    let mut simulated_routers =
+        SimulatedRouters::new(&network, ROUTER_UPLINK, routers, has_ipv4, BINDING_LIFETIME_SECONDS)?;
+    simulated_routers.prepare_next_updates();
     let before = resident_memory_octets(process)?;
     let agent_before = process_seconds(process)?;
-    // The fleet runs on another core, if the machine has one.
+    // The sender of the simulated routers runs on another core, if the machine has one.
     let alone = cores.avoid_measuring_core().is_ok();
-    let storm = fleet.register_all(MAX_UNACKNOWLEDGED_UPDATES, None)?;
+    let storm = simulated_routers.register_all(MAX_UNACKNOWLEDGED_UPDATES, None)?;
     let agent_s = process_seconds(process)? - agent_before;
     let after = resident_memory_octets(process)?;
     if storm.lost_routers > 0 || storm.wrong_acknowledgements > 0 {
@@ -154,7 +154,7 @@ fn measure_router_count(
             "{} lost, {} wrong: {:?}",
             storm.lost_routers,
             storm.wrong_acknowledgements,
-            fleet.first_error()
+            simulated_routers.first_error()
         ));
     }
     let seconds = storm.elapsed_ns as f64 / 1e9;
@@ -163,10 +163,10 @@ fn measure_router_count(
         path.name()
     ));
     let mut refresh = RefreshFigure::default();
-    for _ in 0..effort.renewals_per_router {
-        fleet.prepare_next_updates();
+    for _ in 0..plan.renewals_per_router {
+        simulated_routers.prepare_next_updates();
         let (agent_before, start) = (process_seconds(process)?, monotonic_now());
-        let round = fleet.register_all(usize::MAX, Some(REFRESHES_PER_SECOND))?;
+        let round = simulated_routers.register_all(usize::MAX, Some(REFRESHES_PER_SECOND))?;
         refresh.agent_processor_seconds += process_seconds(process)? - agent_before;
         refresh.seconds += (monotonic_now() - start) as f64 / 1e9;
         refresh.acknowledged += round.acknowledged_routers;
@@ -180,17 +180,17 @@ fn measure_router_count(
     refresh.agent_core_share = each * f64::from(routers) / REFRESH_PERIOD_SECONDS;
     let memory_refreshed = resident_memory_octets(process)?;
     cores.pin_to_measuring_core()?;
-    let mut killed = world.daemons.pop().context("bug: the process that was just started is missing")?;
+    let mut killed = network.daemons.pop().context("bug: the process that was just started is missing")?;
     killed.send_signal(Signal::SIGKILL);
     killed.wait_at_most(10 * SECOND);
-    world.stations.clear();
-    world.start_station("ha", &config, programs)?;
-    let TestNetwork { stations, daemons, .. } = &mut world;
+    network.stations.clear();
+    network.start_station("ha", &config, programs)?;
+    let TestNetwork { stations, daemons, .. } = &mut network;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
         bail!("bug: the home agent's process is missing after its start")
     };
     let restart_s = wait_until_ready(station, daemon)?;
-    let missing = count_missing_bindings(station, &fleet)?;
+    let missing = count_missing_bindings(station, &simulated_routers)?;
     daemon.send_signal(Signal::SIGTERM);
     daemon.wait_at_most(60 * SECOND);
     std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -219,7 +219,7 @@ fn measure_router_count(
 }
 
 /// Returns how many acknowledged bindings the home agent does not have, or has in an older state.
-fn count_missing_bindings(station: &Station, fleet: &SimulatedRouters) -> anyhow::Result<u64> {
+fn count_missing_bindings(station: &Station, simulated_routers: &SimulatedRouters) -> anyhow::Result<u64> {
     let mut shown = station.show_json("bindings");
     for _ in 1..BINDING_QUERY_ATTEMPTS {
         if shown.is_ok() || has_to_stop() {
@@ -239,23 +239,24 @@ fn count_missing_bindings(station: &Station, fleet: &SimulatedRouters) -> anyhow
             *care_of_address == who.care_of_address && *known >= u64::from(sequence)
         })
     };
-    let acknowledged =
-        fleet.acknowledged_sequence_numbers().filter_map(|(who, sequence)| Some((who, sequence?)));
+    let acknowledged = simulated_routers
+        .acknowledged_sequence_numbers()
+        .filter_map(|(who, sequence)| Some((who, sequence?)));
     Ok(acknowledged.filter(|(who, sequence)| !has(*who, *sequence)).count() as u64)
 }
 
 /// Measures the given data paths, except those without carnet. Runs without and with an IPv4 prefix for each
 /// router alternate.
 pub fn measure_registrations(
-    paths: &[Path],
-    effort: &Effort,
+    paths: &[DataPath],
+    plan: &MeasurementPlan,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<Vec<RegistrationsFigure>> {
     let mut figures = Vec::new();
-    for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        for (routers, has_ipv4) in effort.router_counts.iter().flat_map(|it| [(*it, false), (*it, true)]) {
-            let figure = measure_router_count(path, routers, has_ipv4, effort, programs, cores)
+    for path in paths.iter().copied().filter(|path| matches!(path, DataPath::Tun | DataPath::Bpf)) {
+        for (routers, has_ipv4) in plan.router_counts.iter().flat_map(|it| [(*it, false), (*it, true)]) {
+            let figure = measure_router_count(path, routers, has_ipv4, plan, programs, cores)
                 .with_context(|| format!("{routers} routers that register, path {}", path.name()))?;
             console::print_step(&format!(
                 "{}: {routers} routers{} registered in {:.2} s, {:.0} a second; {:.0} octets each",

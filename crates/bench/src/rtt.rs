@@ -12,9 +12,9 @@ use anyhow::{Context, ensure};
 
 use super::figures::{RttFigure, Series, median};
 use super::packets::RoutersOnPath;
-use super::path::Path;
+use super::path::DataPath;
 use super::world::{CORRESPONDENT_ADDRESS, MOBILE_HOST_ADDRESS, TestNetwork, run_in_node};
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use carnet_testbed::clock::monotonic_now;
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
@@ -24,9 +24,9 @@ const ECHO_PORT: u16 = 7;
 /// Size of an echo's payload in octets.
 const ECHO_PACKET_SIZE: usize = 64;
 
-fn open_udp_socket(world: &TestNetwork, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
+fn open_udp_socket(network: &TestNetwork, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
     let address: Ipv6Addr = address.parse()?;
-    let socket = run_in_node(&world.node_name(role), || Ok(UdpSocket::bind((address, port))?))?;
+    let socket = run_in_node(&network.node_name(role), || Ok(UdpSocket::bind((address, port))?))?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     Ok(socket)
 }
@@ -57,12 +57,12 @@ fn measure_echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> 
 }
 
 /// Measures the round-trip times of all paths.
-pub fn measure_round_trips(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
-    let (paths, worlds): (Vec<Path>, Vec<&TestNetwork>) = bed.networks_for(RoutersOnPath::Both).unzip();
-    let times = measure_in_turns(&worlds, effort.echo_count)?;
+pub fn measure_round_trips(bed: &Testbeds, plan: &MeasurementPlan) -> anyhow::Result<Vec<RttFigure>> {
+    let (paths, worlds): (Vec<DataPath>, Vec<&TestNetwork>) = bed.networks_for(RoutersOnPath::Both).unzip();
+    let times = measure_in_turns(&worlds, plan.echo_count)?;
     bed.check_running()?;
-    let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();
-    let plain = lanes.iter().find(|(path, _)| *path == Path::Plain).map(|(_, times)| times.clone());
+    let lanes: Vec<(DataPath, Vec<f64>)> = paths.into_iter().zip(times).collect();
+    let plain = lanes.iter().find(|(path, _)| *path == DataPath::Plain).map(|(_, times)| times.clone());
     let figures = lanes.into_iter().map(|(path, times)| {
         let added_us = plain.as_ref().map(|plain| {
             let differences = times.iter().zip(plain).map(|(time, plain)| (time - plain) / 2e3).collect();
@@ -81,7 +81,7 @@ pub fn measure_round_trips(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Ve
         }
     });
     let figures = figures.collect();
-    console::print_step(&format!("round-trip times: {} echoes through each path", effort.echo_count));
+    console::print_step(&format!("round-trip times: {} echoes through each path", plan.echo_count));
     Ok(figures)
 }
 
@@ -91,40 +91,43 @@ pub fn measure_in_turns(worlds: &[&TestNetwork], echoes: usize) -> anyhow::Resul
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();
     let mut clients: Vec<(&str, UdpSocket, Vec<f64>)> = Vec::new();
-    for world in worlds {
-        servers.push(open_udp_socket(world, "cn", CORRESPONDENT_ADDRESS, ECHO_PORT)?);
-        let client = open_udp_socket(world, "mnn", MOBILE_HOST_ADDRESS, 0)?;
+    for network in worlds {
+        servers.push(open_udp_socket(network, "cn", CORRESPONDENT_ADDRESS, ECHO_PORT)?);
+        let client = open_udp_socket(network, "mnn", MOBILE_HOST_ADDRESS, 0)?;
         client
             .connect((CORRESPONDENT_ADDRESS.parse::<Ipv6Addr>()?, ECHO_PORT))
             .context("cannot connect a socket")?;
-        clients.push((&world.name, client, Vec::new()));
+        clients.push((&network.name, client, Vec::new()));
     }
     std::thread::scope(|scope| {
         for server in &servers {
             let stop = &stop;
             scope.spawn(move || answer_echoes(server, stop));
         }
-        let result = take_turns(&mut clients, echoes);
+        let result = measure_clients_in_turns(&mut clients, echoes);
         stop.store(true, Ordering::Relaxed);
         result
     })?;
     Ok(clients.into_iter().map(|(.., times)| times).collect())
 }
 
-fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> anyhow::Result<()> {
+fn measure_clients_in_turns(
+    clients: &mut [(&str, UdpSocket, Vec<f64>)],
+    echoes: usize,
+) -> anyhow::Result<()> {
     let mut lost = 0;
     let mut number = 0;
     while clients.first().is_some_and(|(.., times)| times.len() < echoes) {
         number += 1;
         let mut turn = Vec::new();
-        for (world, client, _) in clients.iter() {
+        for (network, client, _) in clients.iter() {
             match measure_echo(client, number)? {
                 Some(time) => turn.push(time),
                 None => {
                     lost += 1;
                     ensure!(
                         lost <= 10 + number / 10,
-                        "too many echo requests through {world} are lost: expected at most one in ten"
+                        "too many echo requests through {network} are lost: expected at most one in ten"
                     );
                     break;
                 }

@@ -9,13 +9,14 @@
 use super::figures::PacketFigure;
 use super::packet::Frame;
 use super::packets::{
-    CORRESPONDENT_INTERFACE, FLOW_ARRANGEMENTS, HOST_INTERFACE, PathMeasurement, RoutersOnPath, take_turns,
+    CORRESPONDENT_INTERFACE, FLOW_ARRANGEMENTS, HOST_INTERFACE, PathMeasurement, RoutersOnPath,
+    measure_lanes_in_turns,
 };
-use super::path::Path;
-use super::sender::Sender;
+use super::path::DataPath;
+use super::sender::PacketSource;
 use super::tcp::run_with_input;
 use super::world::{CORRESPONDENT_ADDRESS, MOBILE_HOST_ADDRESS, TestNetwork, link_addresses};
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use anyhow::Context;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
@@ -36,7 +37,7 @@ const FORWARDING_RULES: [(&str, &str); 2] = [
 ];
 
 /// Sets the rules in both routers of a test network, or removes them.
-fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
+fn set_rules(network: &TestNetwork, present: bool) -> anyhow::Result<()> {
     for (role, accepted) in FORWARDING_RULES {
         let mut rules = String::from("table inet benchmark\ndelete table inet benchmark\n");
         if present {
@@ -46,7 +47,7 @@ fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
                  ct state established,related accept\n{accepted}\n}}\n}}\n"
             );
         }
-        let node = world.node_name(role);
+        let node = network.node_name(role);
         run_with_input(command_in_node(&node, tools::path_of_program("nft")).args(["-f", "-"]), &rules)
             .with_context(|| format!("nft in node {node}"))?;
     }
@@ -62,11 +63,11 @@ fn establish_flow(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
     ];
     // The measured direction sends to the discard port, so the frames of the other direction come from this
     // port.
-    frames[usize::from(!down)].exchange_ports();
+    frames[usize::from(!down)].swap_ports();
     let mut senders = Vec::new();
-    for (_, world) in networks_with_carnet(bed) {
+    for (_, network) in networks_with_carnet(bed) {
         for (place, frame) in [HOST_INTERFACE, CORRESPONDENT_INTERFACE].into_iter().zip(&frames) {
-            senders.push((Sender::for_single_frames(world, place)?, frame.clone()));
+            senders.push((PacketSource::for_single_frames(network, place)?, frame.clone()));
         }
     }
     let end = monotonic_now() + FLOW_ESTABLISHMENT_TIME;
@@ -79,28 +80,28 @@ fn establish_flow(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn networks_with_carnet(bed: &Testbeds) -> impl Iterator<Item = (Path, &TestNetwork)> {
-    bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| *path != Path::Seg6)
+fn networks_with_carnet(bed: &Testbeds) -> impl Iterator<Item = (DataPath, &TestNetwork)> {
+    bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| *path != DataPath::Seg6)
 }
 
 /// Measures packets per second in both directions. Afterwards the routers have no rules.
-pub fn measure_with_ruleset(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure_with_ruleset(bed: &Testbeds, plan: &MeasurementPlan) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    networks_with_carnet(bed).try_for_each(|(_, world)| set_rules(world, true))?;
+    networks_with_carnet(bed).try_for_each(|(_, network)| set_rules(network, true))?;
     for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
         let name =
             format!("ruleset and conntrack, {}", super::tcp::direction_name(arrangement.to_mobile_network));
         establish_flow(bed, arrangement.to_mobile_network)?;
-        for size in &effort.packet_sizes {
+        for size in &plan.packet_sizes {
             let mut lanes = Vec::new();
-            for (path, world) in networks_with_carnet(bed) {
+            for (path, network) in networks_with_carnet(bed) {
                 let frame = arrangement.build_frame(path, *size)?;
-                lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
+                lanes.push(PathMeasurement::new(path, network, arrangement.source, arrangement.sink, frame)?);
             }
-            figures.extend(take_turns(bed, effort, &name, *size, lanes)?);
+            figures.extend(measure_lanes_in_turns(bed, plan, &name, *size, lanes)?);
         }
         console::print_step(&format!("packets: {name}"));
     }
-    networks_with_carnet(bed).try_for_each(|(_, world)| set_rules(world, false))?;
+    networks_with_carnet(bed).try_for_each(|(_, network)| set_rules(network, false))?;
     Ok(figures)
 }

@@ -68,9 +68,9 @@ bool
 );
 
 /// Sends frames out of an interface.
-pub struct Sender {
+pub struct PacketSource {
     socket: Socket,
-    headers: MultiHeaders<()>,
+    message_headers: MultiHeaders<()>,
     burst_sender: Option<BurstSender>,
 }
 
@@ -85,36 +85,50 @@ struct BurstSender {
     _program: Ebpf,
 }
 
-impl std::fmt::Debug for Sender {
+impl std::fmt::Debug for PacketSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sender").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
-impl Sender {
+impl PacketSource {
     /// Creates a sender of single packets at an interface.
-    pub fn for_single_frames(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<Sender> {
-        let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
-        Ok(Sender { socket, headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None), burst_sender: None })
+    pub fn for_single_frames(
+        network: &TestNetwork,
+        interface: NodeInterface,
+    ) -> anyhow::Result<PacketSource> {
+        let socket =
+            open_socket_at(network, interface, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
+        Ok(PacketSource {
+            socket,
+            message_headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None),
+            burst_sender: None,
+        })
     }
 
     /// Creates a sender of bursts at an interface. The frames must equal `frame` except for their numbers.
-    pub fn for_bursts(world: &TestNetwork, place: NodeInterface, frame: &Frame) -> anyhow::Result<Sender> {
-        let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
-        let node = world.node_name(place.node);
-        let program = run_in_node(&node, || attach_segment_program(place.interface, frame.outer_header()))
-            .with_context(|| {
-                format!("cannot attach the source's program to {} of {node}", place.interface)
-            })?;
+    pub fn for_bursts(
+        network: &TestNetwork,
+        interface: NodeInterface,
+        frame: &Frame,
+    ) -> anyhow::Result<PacketSource> {
+        let socket =
+            open_socket_at(network, interface, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
+        let node = network.node_name(interface.node);
+        let program =
+            run_in_node(&node, || attach_segment_program(interface.interface, frame.outer_header()))
+                .with_context(|| {
+                    format!("cannot attach the source's program to {} of {node}", interface.interface)
+                })?;
         let bursts = BurstSender {
             frame_headers: (1..=SEGMENTS_PER_BURST).map(|count| burst_headers(frame, count)).collect(),
             segments_after_headers: Vec::new(),
-            _offloads: DisabledOffloads::disable(&node, place.interface)?,
+            _offloads: DisabledOffloads::disable(&node, interface.interface)?,
             _program: program,
         };
-        Ok(Sender {
+        Ok(PacketSource {
             socket,
-            headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None),
+            message_headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None),
             burst_sender: Some(bursts),
         })
     }
@@ -129,7 +143,7 @@ impl Sender {
                 let slices: [[IoSlice<'_>; 1]; FRAMES_PER_BATCH] =
                     std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
                 let slices = slices.iter().take(count);
-                sendmmsg(fd, &mut self.headers, slices, addresses, [], MsgFlags::empty())
+                sendmmsg(fd, &mut self.message_headers, slices, addresses, [], MsgFlags::empty())
                     .map(|results| results.count())
             }
             Some(bursts) => {
@@ -153,7 +167,7 @@ impl Sender {
                     }
                 });
                 let messages: Vec<Vec<IoSlice<'_>>> = messages.collect();
-                sendmmsg(fd, &mut self.headers, &messages, addresses, [], MsgFlags::empty())
+                sendmmsg(fd, &mut self.message_headers, &messages, addresses, [], MsgFlags::empty())
                     .map(|results| (results.count() * SEGMENTS_PER_BURST).min(count))
             }
         };
@@ -279,11 +293,11 @@ impl Drop for DisabledOffloads {
 }
 
 fn open_socket_at(
-    world: &TestNetwork,
+    network: &TestNetwork,
     place: NodeInterface,
     prepare: impl FnOnce(&Socket) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<Socket> {
-    let node = world.node_name(place.node);
+    let node = network.node_name(place.node);
     run_in_node(&node, || {
         // With protocol 0 the socket receives no packets.
         let socket = packet_socket(place.interface, None)?;
@@ -297,13 +311,13 @@ fn open_socket_at(
 /// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
 /// interface.
 pub fn check_frames_arrive(
-    world: &TestNetwork,
+    network: &TestNetwork,
     place: NodeInterface,
     there: NodeInterface,
     frame: &Frame,
 ) -> anyhow::Result<()> {
-    let mut sender = Sender::for_bursts(world, place, frame)?;
-    let node = world.node_name(there.node);
+    let mut sender = PacketSource::for_bursts(network, place, frame)?;
+    let node = network.node_name(there.node);
     // The socket receives packets of all protocols: those of the benchmark and perhaps others.
     let mut socket = run_in_node(&node, || packet_socket(there.interface, Some(libc::ETH_P_ALL as u16)))
         .with_context(|| format!("cannot open a receiving socket at {} of {node}", there.interface))?;
@@ -312,7 +326,7 @@ pub fn check_frames_arrive(
     let frames: Vec<Frame> = (0..SEGMENTS_PER_BURST + 5)
         .map(|number| {
             let mut frame = frame.clone();
-            frame.set_number(number as u32);
+            frame.set_packet_number(number as u32);
             frame
         })
         .collect();

@@ -27,16 +27,19 @@ pub struct PacketSink {
 
 impl PacketSink {
     /// Attaches a sink to an interface that only counts packets.
-    pub fn attach_counting(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
+    pub fn attach_counting(network: &TestNetwork, interface: NodeInterface) -> anyhow::Result<PacketSink> {
         let mut sink = PacketSink::load_program("take")?;
-        sink.attach(world, place)?;
+        sink.attach(network, interface)?;
         Ok(sink)
     }
 
     /// Attaches a sink to an interface that also reads the packets' numbers.
-    pub fn attach_reading_numbers(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
+    pub fn attach_reading_numbers(
+        network: &TestNetwork,
+        interface: NodeInterface,
+    ) -> anyhow::Result<PacketSink> {
         let mut sink = PacketSink::load_program("take_numbered")?;
-        sink.attach(world, place)?;
+        sink.attach(network, interface)?;
         Ok(sink)
     }
 
@@ -53,11 +56,11 @@ impl PacketSink {
 
     /// Attaches the sink's XDP program to an interface. The kernel detaches the program when this value is
     /// dropped.
-    fn attach(&mut self, world: &TestNetwork, place: NodeInterface) -> anyhow::Result<()> {
+    fn attach(&mut self, network: &TestNetwork, interface: NodeInterface) -> anyhow::Result<()> {
         let program = xdp_program(&mut self.ebpf, self.program_name)?;
-        let node = world.node_name(place.node);
-        run_in_node(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
-            .with_context(|| format!("cannot attach a sink to {} of {node}", place.interface))?;
+        let node = network.node_name(interface.node);
+        run_in_node(&node, || Ok(program.attach(interface.interface, XdpMode::Driver)?))
+            .with_context(|| format!("cannot attach a sink to {} of {node}", interface.interface))?;
         Ok(())
     }
 

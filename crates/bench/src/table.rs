@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::figures::{Bench, PacketFigure, TcpFigure};
-use super::path::Path;
+use super::figures::{BenchResults, PacketFigure, TcpFigure};
+use super::path::DataPath;
 use super::sender::SEGMENTS_PER_BURST;
 
 /// Returns a table whose columns are as wide as their widest cell; the first row is the heading.
@@ -35,7 +35,7 @@ pub fn align_columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Returns the tables of all figures as Markdown.
-pub fn bench_report(bench: &Bench) -> String {
+pub fn bench_report(bench: &BenchResults) -> String {
     let mut text = String::new();
     let machine = &bench.machine;
     let _ = writeln!(
@@ -86,11 +86,11 @@ pub fn bench_report(bench: &Bench) -> String {
     text
 }
 
-fn measured_paths(bench: &Bench) -> Vec<Path> {
+fn measured_paths(bench: &BenchResults) -> Vec<DataPath> {
     bench.paths.iter().filter(|path| path.reason_not_measured.is_none()).map(|path| path.path).collect()
 }
 
-fn write_packet_tables(text: &mut String, bench: &Bench) {
+fn write_packet_tables(text: &mut String, bench: &BenchResults) {
     if bench.packets.is_empty() {
         return;
     }
@@ -104,13 +104,13 @@ fn write_packet_tables(text: &mut String, bench: &Bench) {
          others.\n",
         bench.core, bench.window, SEGMENTS_PER_BURST
     );
-    rates(text, bench, &bench.packets);
+    write_rate_table(text, bench, &bench.packets);
     write_net_cost_table(text, bench, &measured_paths(bench));
     write_losses(text, &bench.packets);
 }
 
 /// Writes a table of packet rates for each arrangement.
-fn rates(text: &mut String, bench: &Bench, all: &[PacketFigure]) {
+fn write_rate_table(text: &mut String, bench: &BenchResults, all: &[PacketFigure]) {
     let paths = measured_paths(bench);
     let mut arrangements: Vec<&str> = Vec::new();
     for figure in all {
@@ -165,11 +165,11 @@ fn write_losses(text: &mut String, all: &[PacketFigure]) {
     text.push('\n');
 }
 
-fn write_ipv4_table(text: &mut String, bench: &Bench) {
+fn write_ipv4_table(text: &mut String, bench: &BenchResults) {
     if !bench.ipv4.is_empty() {
         *text += "Packets per second of IPv4 inside the tunnel through both routers, beside those of IPv6, \
                   size by size in turn. The ratio is to plain forwarding of the same address family.\n\n";
-        rates(text, bench, &bench.ipv4);
+        write_rate_table(text, bench, &bench.ipv4);
         write_losses(text, &bench.ipv4);
         write_slow_path_table(text, &bench.ipv4);
     }
@@ -179,21 +179,21 @@ fn write_ipv4_table(text: &mut String, bench: &Bench) {
     }
 }
 
-fn write_ruleset_table(text: &mut String, bench: &Bench) {
+fn write_ruleset_table(text: &mut String, bench: &BenchResults) {
     if bench.ruleset.is_empty() {
         return;
     }
     *text += "Packets per second of a UDP flow through both routers, if both have nftables rules that use \
               connection tracking. The rules accept established flows and what the mobile network began, and \
               drop all other forwarded packets. The ratio is to plain forwarding with the same rules.\n\n";
-    rates(text, bench, &bench.ruleset);
+    write_rate_table(text, bench, &bench.ruleset);
     write_losses(text, &bench.ruleset);
     write_slow_path_table(text, &bench.ruleset);
 }
 
 /// Writes how many packets of the fast paths took the slow path.
 fn write_slow_path_table(text: &mut String, all: &[PacketFigure]) {
-    let fast = all.iter().filter(|figure| figure.path == Path::Bpf || figure.path == Path::Xdp);
+    let fast = all.iter().filter(|figure| figure.path == DataPath::Bpf || figure.path == DataPath::Xdp);
     let (by_tun, sent) = fast.fold((0, 0), |sum, one| (sum.0 + one.by_tun, sum.1 + one.sent));
     let _ = writeln!(
         text,
@@ -203,7 +203,7 @@ fn write_slow_path_table(text: &mut String, all: &[PacketFigure]) {
 }
 
 /// Writes a table of the cost of both routers, without source and sink.
-fn write_net_cost_table(text: &mut String, bench: &Bench, paths: &[Path]) {
+fn write_net_cost_table(text: &mut String, bench: &BenchResults, paths: &[DataPath]) {
     let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
     if all.iter().all(|figure| bench.nanoseconds_without_source_and_sink(figure).is_none()) {
         return;
@@ -212,7 +212,7 @@ fn write_net_cost_table(text: &mut String, bench: &Bench, paths: &[Path]) {
               many times as many packets as plain forwarding.\n\n";
     let mut rows = vec![vec!["both routers, net; octets".to_owned()]];
     rows[0].extend(paths.iter().map(|path| path.name().to_owned()));
-    for first in all.iter().filter(|figure| figure.path == Path::Plain) {
+    for first in all.iter().filter(|figure| figure.path == DataPath::Plain) {
         let way = first.arrangement.rsplit(' ').next().unwrap_or("");
         let mut row = vec![format!("{} {way}", first.size)];
         for path in paths {
@@ -240,7 +240,7 @@ fn table_rows<const N: usize>(heading: [&str; N], cells: impl Iterator<Item = [S
     align_columns(&std::iter::once(heading).chain(cells.map(|row| row.to_vec())).collect::<Vec<_>>())
 }
 
-fn write_tcp_table(text: &mut String, bench: &Bench) {
+fn write_tcp_table(text: &mut String, bench: &BenchResults) {
     if bench.tcp.is_empty() {
         return;
     }
@@ -255,11 +255,11 @@ fn write_tcp_table(text: &mut String, bench: &Bench) {
 }
 
 /// Writes a table of TCP transfers.
-fn write_transfer_table(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
+fn write_transfer_table(text: &mut String, bench: &BenchResults, all: &[TcpFigure]) {
     let paths = measured_paths(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
     table[0].extend(paths.iter().map(|path| path.name().to_owned()));
-    for first in all.iter().filter(|figure| figure.path == Path::Plain) {
+    for first in all.iter().filter(|figure| figure.path == DataPath::Plain) {
         let mut row = vec![format!("{}; {} {}", first.hosts, first.streams, first.direction)];
         for path in &paths {
             let alike = all.iter().find(|one| {
@@ -295,7 +295,7 @@ fn write_transfer_table(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
     let _ = writeln!(text, "{sent_again} segments were sent again, in all.\n");
 }
 
-fn write_rtt_table(text: &mut String, bench: &Bench) {
+fn write_rtt_table(text: &mut String, bench: &BenchResults) {
     if bench.rtt.is_empty() {
         return;
     }
@@ -319,7 +319,7 @@ fn write_rtt_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_cpu_table(text: &mut String, bench: &Bench) {
+fn write_cpu_table(text: &mut String, bench: &BenchResults) {
     if bench.cpu.is_empty() {
         return;
     }
@@ -337,7 +337,7 @@ fn write_cpu_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_handover_table(text: &mut String, bench: &Bench) {
+fn write_handover_table(text: &mut String, bench: &BenchResults) {
     if bench.handover.is_empty() {
         return;
     }
@@ -359,7 +359,7 @@ fn write_handover_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_bindings_table(text: &mut String, bench: &Bench) {
+fn write_bindings_table(text: &mut String, bench: &BenchResults) {
     if bench.bindings.is_empty() {
         return;
     }
@@ -400,7 +400,7 @@ fn write_bindings_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_registrations_table(text: &mut String, bench: &Bench) {
+fn write_registrations_table(text: &mut String, bench: &BenchResults) {
     if bench.registrations.is_empty() {
         return;
     }
@@ -445,7 +445,7 @@ fn write_registrations_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_attacks_table(text: &mut String, bench: &Bench) {
+fn write_attacks_table(text: &mut String, bench: &BenchResults) {
     if bench.attacks.is_empty() {
         return;
     }
@@ -480,7 +480,7 @@ fn write_attacks_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_takeovers_table(text: &mut String, bench: &Bench) {
+fn write_takeovers_table(text: &mut String, bench: &BenchResults) {
     let Some(first) = bench.takeovers.first() else { return };
     let _ = writeln!(
         text,
@@ -531,7 +531,7 @@ fn write_takeovers_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_faults_table(text: &mut String, bench: &Bench) {
+fn write_faults_table(text: &mut String, bench: &BenchResults) {
     if bench.faults.is_empty() {
         return;
     }
@@ -580,7 +580,7 @@ fn write_faults_table(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn write_targets_table(text: &mut String, bench: &Bench) {
+fn write_targets_table(text: &mut String, bench: &BenchResults) {
     let cells = bench.targets.iter().map(|one| {
         let word = match one.is_met {
             Some(true) => "met",

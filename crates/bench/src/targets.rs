@@ -2,10 +2,11 @@
 //! depend on the machine.
 
 use super::figures::{
-    AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
+    AttackFigure, BenchResults, FaultsFigure, PacketFigure, PerformanceTarget, RegistrationsFigure,
+    TakeoverFigure,
 };
 use super::ipv4::{IPV4_ARRANGEMENT_PREFIX, IPV6_ARRANGEMENT_PREFIX};
-use super::path::Path;
+use super::path::DataPath;
 
 /// Returns a target that several figures have to meet. `found` has the value of each figure and where it was
 /// measured. The target reports the worst value.
@@ -16,7 +17,7 @@ fn judge_target(
     meets: impl Fn(f64) -> bool,
     least: bool,
     unit: &str,
-) -> Target {
+) -> PerformanceTarget {
     let total = found.len();
     let met = found.iter().filter(|(value, _)| meets(*value)).count();
     let worst = found.into_iter().reduce(|a, b| if (b.0 < a.0) == least { b } else { a });
@@ -25,7 +26,7 @@ fn judge_target(
         Some((value, place)) if total == 1 => format!("{value:.2}{unit} ({place})"),
         Some((value, place)) => format!("{met} of {total} met; worst {value:.2}{unit} ({place})"),
     };
-    Target {
+    PerformanceTarget {
         quantity: what.into(),
         target_value: aim.into(),
         measured_value: found,
@@ -36,18 +37,18 @@ fn judge_target(
 /// Returns the ratio of each figure of a path through both routers, with the packet size and direction.
 /// `ratio` computes the ratio from a figure.
 fn packet_ratios(
-    bench: &Bench,
-    path: Path,
+    bench: &BenchResults,
+    path: DataPath,
     ratio: impl Fn(&PacketFigure) -> Option<f64>,
 ) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
-    both.filter_map(|one| Some((ratio(one)?, describe_place(one)))).collect()
+    both.filter_map(|one| Some((ratio(one)?, describe_measurement(one)))).collect()
 }
 
 /// Compares the results of a bench with every target, and returns the targets with their verdicts.
-pub fn judge_all(bench: &Bench) -> Vec<Target> {
+pub fn judge_all(bench: &BenchResults) -> Vec<PerformanceTarget> {
     let mut targets = Vec::new();
-    let aims = [(Path::Bpf, 1.0), (Path::Xdp, 1.5), (Path::Tun, 0.25)];
+    let aims = [(DataPath::Bpf, 1.0), (DataPath::Xdp, 1.5), (DataPath::Tun, 0.25)];
     for (path, aim) in aims {
         targets.push(judge_target(
             &format!("{}: packets/s through both routers", path.name()),
@@ -67,7 +68,7 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
         ));
     }
     let fitting = super::tcp::HostSetting::Fitting.setting_description();
-    let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == fitting);
+    let tcp = bench.tcp.iter().filter(|one| one.path == DataPath::Bpf && one.hosts == fitting);
     let tcp = tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
     targets.push(judge_target(
         "bpf: TCP",
@@ -78,26 +79,28 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
         "",
     ));
     for hosts in [super::tcp::HostSetting::Large, super::tcp::HostSetting::Deaf] {
-        let tcp =
-            bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.setting_description());
+        let tcp = bench
+            .tcp
+            .iter()
+            .filter(|one| one.path == DataPath::Bpf && one.hosts == hosts.setting_description());
         let tcp =
             tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
         let what = format!("bpf: TCP, {}", hosts.setting_description());
         targets.push(judge_target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
     }
     targets.extend(judge_ipv4(bench));
-    targets.extend([Path::Bpf, Path::Xdp].map(|path| {
+    targets.extend([DataPath::Bpf, DataPath::Xdp].map(|path| {
         let found = bench.ruleset.iter().filter(|one| one.path == path);
         judge_target(
             &format!("{}: packets/s with a ruleset and conntrack", path.name()),
             ">= 1.00 of plain, every size",
-            found.filter_map(|one| Some((one.ratio_to_plain?, describe_place(one)))).collect(),
+            found.filter_map(|one| Some((one.ratio_to_plain?, describe_measurement(one)))).collect(),
             |ratio| ratio >= 1.0,
             true,
             "",
         )
     }));
-    let rtt = bench.rtt.iter().filter(|one| one.path == Path::Bpf);
+    let rtt = bench.rtt.iter().filter(|one| one.path == DataPath::Bpf);
     let rtt = rtt.filter_map(|one| Some((one.added_us?, "median".to_owned())));
     targets.push(judge_target(
         "bpf: delay added for each direction",
@@ -107,7 +110,7 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
         false,
         " us",
     ));
-    for path in [Path::Bpf, Path::Xdp] {
+    for path in [DataPath::Bpf, DataPath::Xdp] {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
         let many = many.filter_map(|one| {
             Some((one.ratio_to_one_binding?, format!("{}, {} octets", one.packet_kind, one.size)))
@@ -123,12 +126,12 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
     }
     // Compare with a plain router that has as many routes. It gets slower with many routes too, because its
     // tables do not fit into a cache.
-    for path in [Path::Bpf, Path::Xdp] {
+    for path in [DataPath::Bpf, DataPath::Xdp] {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
         let many = many.filter_map(|one| {
             let alike = bench.bindings.iter().find(|plain| {
                 (plain.path, &plain.packet_kind, plain.size, plain.bindings)
-                    == (Path::Plain, &one.packet_kind, one.size, one.bindings)
+                    == (DataPath::Plain, &one.packet_kind, one.size, one.bindings)
             });
             let ratio = one.rate.median / alike.filter(|plain| plain.rate.median > 0.0)?.rate.median;
             Some((ratio, format!("{}, {} octets", one.packet_kind, one.size)))
@@ -142,7 +145,7 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
-    for path in [Path::Bpf, Path::Xdp, Path::Tun] {
+    for path in [DataPath::Bpf, DataPath::Xdp, DataPath::Tun] {
         let moves = bench.handover.iter().filter(|one| one.path == path);
         let moves = moves.map(|one| {
             let place = format!("{}: {} lost, {} duplicated", one.direction, one.lost, one.duplicated);
@@ -165,21 +168,21 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
 }
 
 /// Returns the packet size and the direction of a figure.
-fn describe_place(figure: &PacketFigure) -> String {
+fn describe_measurement(figure: &PacketFigure) -> String {
     format!("{} octets {}", figure.size, figure.arrangement.rsplit(' ').next().unwrap_or(""))
 }
 
 /// Returns the targets for IPv4 inside the tunnel.
-fn judge_ipv4(bench: &Bench) -> Vec<Target> {
+fn judge_ipv4(bench: &BenchResults) -> Vec<PerformanceTarget> {
     let mut targets = Vec::new();
-    for path in [Path::Bpf, Path::Xdp] {
+    for path in [DataPath::Bpf, DataPath::Xdp] {
         let of = |family: &'static str| {
             bench.ipv4.iter().filter(move |one| one.path == path && one.arrangement.starts_with(family))
         };
         let more = of(IPV4_ARRANGEMENT_PREFIX).filter_map(|one| {
-            let beside =
-                of(IPV6_ARRANGEMENT_PREFIX).find(|ipv6| describe_place(ipv6) == describe_place(one))?;
-            Some((one.ratio_to_plain? - beside.ratio_to_plain?, describe_place(one)))
+            let beside = of(IPV6_ARRANGEMENT_PREFIX)
+                .find(|ipv6| describe_measurement(ipv6) == describe_measurement(one))?;
+            Some((one.ratio_to_plain? - beside.ratio_to_plain?, describe_measurement(one)))
         });
         targets.push(judge_target(
             &format!("{}: IPv4 inside, ratio to plain less that of IPv6", path.name()),
@@ -191,7 +194,7 @@ fn judge_ipv4(bench: &Bench) -> Vec<Target> {
         ));
     }
     // As for IPv6, the target is for `bpf`: an XDP program at a veth takes no super packets of TCP.
-    let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == Path::Bpf);
+    let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == DataPath::Bpf);
     targets.push(judge_target(
         "bpf: TCP over IPv4, hosts with MTU 1500",
         ">= 0.95 of plain",
@@ -204,7 +207,7 @@ fn judge_ipv4(bench: &Bench) -> Vec<Target> {
 }
 
 /// Returns the targets for a home agent under attack.
-fn judge_attacks(bench: &Bench) -> [Target; 2] {
+fn judge_attacks(bench: &BenchResults) -> [PerformanceTarget; 2] {
     let of = |value: fn(&AttackFigure) -> f64| {
         let floods = bench.attacks.iter().filter(|one| one.attack_frames_per_second > 0.0);
         floods.map(|one| (value(one), format!("{}, {}", one.path.name(), one.kind))).collect::<Vec<_>>()
@@ -218,7 +221,7 @@ fn judge_attacks(bench: &Bench) -> [Target; 2] {
 }
 
 /// Returns the targets for machines that serve as home agents together, when one is killed.
-fn judge_takeovers(bench: &Bench) -> [Target; 3] {
+fn judge_takeovers(bench: &BenchResults) -> [PerformanceTarget; 3] {
     let of = |value: fn(&TakeoverFigure) -> f64| {
         let many = bench.takeovers.iter().filter(|one| one.routers >= 1000);
         many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
@@ -238,7 +241,7 @@ fn judge_takeovers(bench: &Bench) -> [Target; 3] {
 }
 
 /// Returns the targets for a series of faults.
-fn judge_faults(bench: &Bench) -> [Target; 3] {
+fn judge_faults(bench: &BenchResults) -> [PerformanceTarget; 3] {
     let of = |value: fn(&FaultsFigure) -> f64| {
         let many = bench.faults.iter().filter(|one| one.faults >= 200);
         many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
@@ -254,7 +257,7 @@ fn judge_faults(bench: &Bench) -> [Target; 3] {
 }
 
 /// Returns the targets for many routers that register.
-fn judge_registrations(bench: &Bench) -> [Target; 6] {
+fn judge_registrations(bench: &BenchResults) -> [PerformanceTarget; 6] {
     let many = || bench.registrations.iter().filter(|one| one.routers >= 100_000);
     let of = |value: fn(&RegistrationsFigure) -> f64| {
         many().map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()

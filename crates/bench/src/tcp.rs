@@ -13,10 +13,10 @@ use anyhow::Context;
 
 use super::figures::{Series, TcpFigure};
 use super::packets::RoutersOnPath;
-use super::path::Path;
+use super::path::DataPath;
 use super::transfer::{TransferTask, transfer_to};
 use super::world::{CORRESPONDENT_ADDRESS, CORRESPONDENT_IPV4_ADDRESS, HOST_INTERFACES, TestNetwork};
-use super::{Effort, Testbeds};
+use super::{MeasurementPlan, Testbeds};
 use carnet_testbed::console;
 use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::tools;
@@ -55,13 +55,13 @@ impl HostSetting {
 
     /// Applies the setting to the hosts of all test networks.
     pub fn apply_to_all_networks(self, bed: &Testbeds) -> anyhow::Result<()> {
-        bed.networks_for(RoutersOnPath::Both).try_for_each(|(_, world)| self.apply_to_network(world))
+        bed.networks_for(RoutersOnPath::Both).try_for_each(|(_, network)| self.apply_to_network(network))
     }
 
     /// Applies the setting to the hosts of a test network.
-    pub fn apply_to_network(self, world: &TestNetwork) -> anyhow::Result<()> {
+    pub fn apply_to_network(self, network: &TestNetwork) -> anyhow::Result<()> {
         for (role, interface) in HOST_INTERFACES {
-            let node = world.node_name(role);
+            let node = network.node_name(role);
             run_for_output(command_in_node(&node, tools::path_of_program("ip")).args([
                 "link",
                 "set",
@@ -101,8 +101,8 @@ pub fn direction_name(down: bool) -> String {
 }
 
 struct PathMeasurement<'a> {
-    path: Path,
-    world: &'a TestNetwork,
+    path: DataPath,
+    network: &'a TestNetwork,
     rates: Vec<f64>,
     retransmits: u64,
     error: Option<String>,
@@ -117,21 +117,27 @@ fn measure_transfers_in_direction(
     let mut lanes: Vec<PathMeasurement<'_>> = bed
         .networks_for(RoutersOnPath::Both)
         .filter(|(path, _)| hosts != HostSetting::LargeIpv4 || path.carries_ipv4())
-        .map(|(path, world)| PathMeasurement { path, world, rates: Vec::new(), retransmits: 0, error: None })
+        .map(|(path, network)| PathMeasurement {
+            path,
+            network,
+            rates: Vec::new(),
+            retransmits: 0,
+            error: None,
+        })
         .collect();
     for round in 0..rounds {
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             if hosts != HostSetting::Fitting {
-                hosts.apply_to_network(lane.world)?;
+                hosts.apply_to_network(lane.network)?;
             }
             let address = if hosts == HostSetting::LargeIpv4 {
                 CORRESPONDENT_IPV4_ADDRESS
             } else {
                 CORRESPONDENT_ADDRESS
             };
-            match transfer_to(lane.world, address, task)? {
+            match transfer_to(lane.network, address, task)? {
                 Ok(outcome) => {
                     lane.rates.push(outcome.gigabits_per_second);
                     lane.retransmits += outcome.retransmits;
@@ -144,11 +150,13 @@ fn measure_transfers_in_direction(
         }
         bed.check_running()?;
     }
-    let plain =
-        lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of_rounds(lane.rates.clone()));
+    let plain = lanes
+        .iter()
+        .find(|lane| lane.path == DataPath::Plain)
+        .map(|lane| Series::of_rounds(lane.rates.clone()));
     let figure = |lane: PathMeasurement<'_>| {
         let gbit = Series::of_rounds(lane.rates);
-        let base = plain.as_ref().filter(|_| lane.path != Path::Plain);
+        let base = plain.as_ref().filter(|_| lane.path != DataPath::Plain);
         TcpFigure {
             hosts: hosts.setting_description().into(),
             streams: task.stream_count,
@@ -165,19 +173,19 @@ fn measure_transfers_in_direction(
 }
 
 /// Measures TCP over IPv4 between hosts with MTU 1500. Afterwards the hosts have an MTU that fits the tunnel.
-pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+pub fn measure_ipv4_transfers(bed: &Testbeds, plan: &MeasurementPlan) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     HostSetting::LargeIpv4.apply_to_all_networks(bed)?;
     for down in [false, true] {
         let task = TransferTask {
             stream_count: 1,
             to_mobile_network: down,
-            duration_seconds: effort.transfer_seconds,
+            duration_seconds: plan.transfer_seconds,
             bits_per_second: None,
         };
         figures.extend(measure_transfers_in_direction(
             bed,
-            effort.transfer_rounds,
+            plan.transfer_rounds,
             HostSetting::LargeIpv4,
             task,
         )?);
@@ -188,10 +196,10 @@ pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFi
 }
 
 /// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
-pub fn measure_tcp_transfers(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+pub fn measure_tcp_transfers(bed: &Testbeds, plan: &MeasurementPlan) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [HostSetting::Large, HostSetting::Deaf, HostSetting::Fitting] {
-        let streams: &[usize] = match (hosts, &effort.stream_counts[..]) {
+        let streams: &[usize] = match (hosts, &plan.stream_counts[..]) {
             (HostSetting::Fitting, []) => &[1, 8],
             (HostSetting::Fitting, streams) => streams,
             (_, []) => &[1],
@@ -203,10 +211,10 @@ pub fn measure_tcp_transfers(bed: &Testbeds, effort: &Effort) -> anyhow::Result<
                 let task = TransferTask {
                     stream_count: streams,
                     to_mobile_network: down,
-                    duration_seconds: effort.transfer_seconds,
+                    duration_seconds: plan.transfer_seconds,
                     bits_per_second: None,
                 };
-                figures.extend(measure_transfers_in_direction(bed, effort.transfer_rounds, hosts, task)?);
+                figures.extend(measure_transfers_in_direction(bed, plan.transfer_rounds, hosts, task)?);
             }
         }
         console::print_step(&format!("TCP: {}", hosts.setting_description()));

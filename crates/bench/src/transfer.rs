@@ -43,15 +43,15 @@ pub struct TransferResult {
 
 /// Makes a transfer. The inner error says why the transfer did not finish, which is a result too.
 pub fn run_transfer(
-    world: &TestNetwork,
+    network: &TestNetwork,
     task: TransferTask,
 ) -> anyhow::Result<Result<TransferResult, String>> {
-    transfer_to(world, CORRESPONDENT_ADDRESS, task)
+    transfer_to(network, CORRESPONDENT_ADDRESS, task)
 }
 
 /// Makes a transfer as [`run_transfer`] does, with this address of the correspondent node.
 pub fn transfer_to(
-    world: &TestNetwork,
+    network: &TestNetwork,
     address: &str,
     task: TransferTask,
 ) -> anyhow::Result<Result<TransferResult, String>> {
@@ -63,7 +63,7 @@ pub fn transfer_to(
     }
     arguments.extend(task.bits_per_second.into_iter().flat_map(|rate| ["-b".into(), rate.to_string()]));
     let patience = 2 * task.duration_seconds * SECOND + END_TIMEOUT;
-    match run_iperf3(&world.node_name("cn"), &world.node_name("mnn"), address, &arguments, patience)? {
+    match run_iperf3(&network.node_name("cn"), &network.node_name("mnn"), address, &arguments, patience)? {
         Ok(told) => Ok(Ok(parse_transfer_result(&told)?)),
         Err(why) => Ok(Err(why)),
     }
@@ -121,14 +121,14 @@ fn parse_iperf3_output(text: &str) -> anyhow::Result<Result<Value, String>> {
     })
 }
 
-fn parse_transfer_result(told: &Value) -> anyhow::Result<TransferResult> {
-    let received = &told["end"]["sum_received"];
+fn parse_transfer_result(report: &Value) -> anyhow::Result<TransferResult> {
+    let received = &report["end"]["sum_received"];
     Ok(TransferResult {
         octets: received["bytes"].as_u64().ok_or_else(|| {
             anyhow!("expected the number of received octets in iperf3's report, found none")
         })?,
         gigabits_per_second: received["bits_per_second"].as_f64().unwrap_or(0.0) / 1e9,
-        retransmits: told["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+        retransmits: report["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
     })
 }
 

@@ -36,7 +36,7 @@ const NO_NEXT_HEADER: u8 = 59;
 const BINDING_UPDATE: u8 = 5;
 const BINDING_ACKNOWLEDGEMENT: u8 = 6;
 /// Flags of a Binding Update: A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
-const UPDATE_FLAGS: [u8; 2] = [0xc4, 0];
+const BINDING_UPDATE_FLAGS: [u8; 2] = [0xc4, 0];
 const MOBILE_NETWORK_PREFIX_OPTION: u8 = 6;
 const AUTHENTICATION_OPTION: u8 = 9;
 const IPV4_HOME_ADDRESS_OPTION: u8 = 29;
@@ -44,7 +44,7 @@ const IPV4_ACKNOWLEDGEMENT_OPTION: u8 = 30;
 /// Length in bits of the IPv4 prefixes of the benchmark.
 pub const IPV4_PREFIX_LENGTH: u8 = 26;
 /// P flag of the IPv4 Home Address option: the router requests a prefix.
-const FLAG_WANTS_PREFIX: u8 = 2;
+const FLAG_REQUESTS_PREFIX: u8 = 2;
 /// Key of all routers of the benchmark, as in the configs.
 pub const AUTHENTICATION_KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// SPI of the key.
@@ -139,14 +139,14 @@ pub fn binding_update_frame(
     put(ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + 8, &who.home_address.octets());
     put(MOBILITY_HEADER_OFFSET, &[NO_NEXT_HEADER, (length / 8 - 1) as u8, BINDING_UPDATE, 0, 0, 0]);
     put(MOBILITY_HEADER_OFFSET + 6, &sequence.to_be_bytes());
-    put(MOBILITY_HEADER_OFFSET + 8, &UPDATE_FLAGS);
+    put(MOBILITY_HEADER_OFFSET + 8, &BINDING_UPDATE_FLAGS);
     put(MOBILITY_HEADER_OFFSET + 10, &lifetime.to_be_bytes());
     put(MOBILITY_HEADER_OFFSET + 12, &[MOBILE_NETWORK_PREFIX_OPTION, 18, 0, 64]);
     put(MOBILITY_HEADER_OFFSET + 16, &who.mobile_network_prefix.to_be_bytes());
     if let Some(prefix) = who.ipv4_prefix {
         put(
             MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX,
-            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_PREFIX_LENGTH << 2 | FLAG_WANTS_PREFIX, 0],
+            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_PREFIX_LENGTH << 2 | FLAG_REQUESTS_PREFIX, 0],
         );
         put(MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX + 4, &prefix.octets());
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
-use super::path::Path;
+use super::path::DataPath;
 use carnet_testbed::process::{BackgroundProgram, command_in_node, run_for_output, wait_until};
 use carnet_testbed::station::Station;
 use carnet_testbed::{isolate, tools, topology};
@@ -84,11 +84,11 @@ pub struct NodeInterface {
 }
 
 /// Returns the hardware addresses of an interface and of its peer.
-pub fn link_addresses(place: NodeInterface) -> ([u8; 6], [u8; 6]) {
+pub fn link_addresses(interface: NodeInterface) -> ([u8; 6], [u8; 6]) {
     let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
     for (l, link) in NETWORK_LINKS.iter().enumerate() {
         let end =
-            link.iter().position(|(node, interface, _)| (*node, *interface) == (place.node, place.interface));
+            link.iter().position(|(node, name, _)| (*node, *name) == (interface.node, interface.interface));
         if let Some(end) = end {
             return (mac(l, end), mac(l, 1 - end));
         }
@@ -146,35 +146,41 @@ impl TestNetwork {
     ///
     /// # Errors
     /// Fails also if this kernel does not support a path.
-    pub fn build_network(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<TestNetwork> {
-        let mut world = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
-        world.create_links()?;
-        world.add_routes(mr)?;
-        world.configure_ipv4(mr)?;
-        if mr == Path::Xdp {
+    pub fn build_network(
+        name: &str,
+        mr: DataPath,
+        ha: DataPath,
+        programs: &Programs,
+    ) -> anyhow::Result<TestNetwork> {
+        let mut network = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+        network.create_links()?;
+        network.add_routes(mr)?;
+        network.configure_ipv4(mr)?;
+        if mr == DataPath::Xdp {
             // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
             // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
             for (role, interface) in HOST_INTERFACES {
-                let mut ethtool = command_in_node(&world.node_name(role), tools::path_of_program("ethtool"));
+                let mut ethtool =
+                    command_in_node(&network.node_name(role), tools::path_of_program("ethtool"));
                 run_for_output(ethtool.args(["-K", interface, "tx", "off"]))?;
             }
         }
-        if mr.is_carnet() {
+        if mr.uses_carnet() {
             let configs = [("ha", agent_config(name, ha)), ("mr", router_config(name, mr))];
             for (node, config) in configs {
-                world.start_station(node, &config, programs)?;
+                network.start_station(node, &config, programs)?;
             }
-            for station in &world.stations {
+            for station in &network.stations {
                 let what = format!("a registered binding at {}", station.node);
-                wait_until(&what, 30, &mut world.daemons, || {
+                wait_until(&what, 30, &mut network.daemons, || {
                     Ok(station.is_ready() && station.has_registered_bindings(1).unwrap_or(false))
                 })?;
             }
-            for (station, path) in world.stations.iter().zip([ha, mr]) {
+            for (station, path) in network.stations.iter().zip([ha, mr]) {
                 check_station_path(station, path)?;
             }
         }
-        Ok(world)
+        Ok(network)
     }
 
     /// Returns the number of packets that the TUN devices of both routers have sent and received.
@@ -275,14 +281,14 @@ impl TestNetwork {
     }
 
     /// Sets IPv4 addresses, neighbours and routes.
-    fn configure_ipv4(&self, path: Path) -> anyhow::Result<()> {
+    fn configure_ipv4(&self, path: DataPath) -> anyhow::Result<()> {
         if !path.carries_ipv4() {
             return Ok(());
         }
         for role in NODE_NAMES {
             let mut commands = String::new();
             for (link, addresses) in INDICES_OF_IPV4_LINKS.iter().zip(IPV4_LINK_ADDRESSES) {
-                if *link == 1 && path != Path::Plain {
+                if *link == 1 && path != DataPath::Plain {
                     continue;
                 }
                 for (end, (node, interface, _)) in NETWORK_LINKS[*link].into_iter().enumerate() {
@@ -302,17 +308,17 @@ impl TestNetwork {
             let _ = match (role, path) {
                 ("mnn", _) => writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[0][1]),
                 ("cn", _) => writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[2][0]),
-                ("mr", Path::Plain) => {
+                ("mr", DataPath::Plain) => {
                     writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[1][1])
                 }
-                ("ha", Path::Plain) => {
+                ("ha", DataPath::Plain) => {
                     writeln!(commands, "route add {IPV4_PREFIX} via {}", IPV4_LINK_ADDRESSES[1][0])
                 }
                 _ => Ok(()),
             };
             let node = self.node_name(role);
             topology::run_ip_batch_of_family("-4", Some(&node), &commands)?;
-            if path == Path::Plain && ["mr", "ha"].contains(&role) {
+            if path == DataPath::Plain && ["mr", "ha"].contains(&role) {
                 run_for_output(
                     command_in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]),
                 )?;
@@ -326,10 +332,10 @@ impl TestNetwork {
         topology::run_ip_batch(Some(&self.node_name("cn")), "route add default via 2001:db8:c::1\n")
     }
 
-    fn add_routes(&self, path: Path) -> anyhow::Result<()> {
+    fn add_routes(&self, path: DataPath) -> anyhow::Result<()> {
         let (mr, ha) = (self.node_name("mr"), self.node_name("ha"));
         self.configure_hosts()?;
-        if !path.is_carnet() {
+        if !path.uses_carnet() {
             for node in [&mr, &ha] {
                 run_for_output(command_in_node(node, "sh").args([
                     "-ec",
@@ -341,7 +347,7 @@ impl TestNetwork {
             }
         }
         let (router, agent) = match path {
-            Path::Seg6 => (
+            DataPath::Seg6 => (
                 format!(
                     "route add 2001:db8:c::/64 encap seg6 mode encap.red segs {0} dev e0\n\
                      route add {0}/128 via 2001:db8:f0::1\n\
@@ -355,7 +361,7 @@ impl TestNetwork {
                     SEGMENT_ADDRESSES[0], SEGMENT_ADDRESSES[1]
                 ),
             ),
-            Path::Plain => (
+            DataPath::Plain => (
                 "route add default via 2001:db8:f0::1\n".into(),
                 "route add 2001:db8:a::/64 via 2001:db8:f0::2\n".into(),
             ),
@@ -371,7 +377,7 @@ impl TestNetwork {
 
 /// Fails if a station's tunnels do not use the configured path. A station uses the TUN device until its BPF
 /// programs are loaded, so the function waits for that.
-fn check_station_path(station: &Station, path: Path) -> anyhow::Result<()> {
+fn check_station_path(station: &Station, path: DataPath) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     for _ in 0..300 {
         let shown = station.show_json("tunnels")?;
@@ -386,7 +392,7 @@ fn check_station_path(station: &Station, path: Path) -> anyhow::Result<()> {
 }
 
 /// Returns the tables `[station]` and `[dataplane]` of a config.
-pub fn station_config(name: &str, path: Path) -> String {
+pub fn station_config(name: &str, path: DataPath) -> String {
     format!(
         "[station]\nname = \"{name}\"\nsocket = \"/run/carnet/{name}.sock\"\n\
          [dataplane]\npath = \"{}\"\n",
@@ -394,8 +400,8 @@ pub fn station_config(name: &str, path: Path) -> String {
     )
 }
 
-fn agent_config(world: &str, path: Path) -> String {
-    station_config(&format!("{world}.ha"), path)
+fn agent_config(network: &str, path: DataPath) -> String {
+    station_config(&format!("{network}.ha"), path)
         + &format!(
             "[home_agent]\naddress = \"{HOME_AGENT_ADDRESS}\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              max_lifetime = \"72h\"\n\
@@ -405,8 +411,8 @@ fn agent_config(world: &str, path: Path) -> String {
         )
 }
 
-fn router_config(world: &str, path: Path) -> String {
-    station_config(&format!("{world}.mr"), path)
+fn router_config(network: &str, path: DataPath) -> String {
+    station_config(&format!("{network}.mr"), path)
         + &format!(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              home_agent = \"{HOME_AGENT_ADDRESS}\"\nprefixes = [\"2001:db8:a::/64\"]\n\

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use carnet_bench::path::Path as DataPath;
+use carnet_bench::path::DataPath;
 use carnet_bench::world::Programs;
 use carnet_bench::{cores, figures};
 use carnet_testbed::commands::CommandLineError;
@@ -151,7 +151,7 @@ pub fn check_before_building(args: &EvaluationArgs, mode: IsolationMode) -> anyh
     }
     let contender = match (&args.mr, &args.ha, args.path) {
         (Some(mr), Some(ha), _) => ImplementationUnderTest::Commands { mr: mr.clone(), ha: ha.clone() },
-        (_, _, Some(path)) if path.is_carnet() => ImplementationUnderTest::Carnet(vec![path]),
+        (_, _, Some(path)) if path.uses_carnet() => ImplementationUnderTest::Carnet(vec![path]),
         (_, _, Some(path)) => bail!("--path: expected a data path of carnet, found {}", path.name()),
         _ if mode == IsolationMode::Root => {
             ImplementationUnderTest::Carnet(vec![DataPath::Bpf, DataPath::Tun])
@@ -164,7 +164,7 @@ pub fn check_before_building(args: &EvaluationArgs, mode: IsolationMode) -> anyh
 /// Measures inside the lab's namespaces, and writes the reports.
 pub fn run_evaluation(plan: &EvaluationPlan) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
-    let watch = cores::ProcessorTimeWatch::begin()?;
+    let watch = cores::ProcessorTimeMeter::begin()?;
     let mut results = Results {
         schema_version: SCHEMA_VERSION,
         machine: machine::describe_machine(&plan.carnet, &plan.scenarios),

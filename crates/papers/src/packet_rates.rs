@@ -16,8 +16,8 @@ use carnet_bench::cores::Cores;
 use carnet_bench::flood::send_packet_flood;
 use carnet_bench::packet::Frame;
 use carnet_bench::packets::{FLOW_ARRANGEMENTS, FlowArrangement};
-use carnet_bench::path::Path;
-use carnet_bench::sender::Sender;
+use carnet_bench::path::DataPath;
+use carnet_bench::sender::PacketSource;
 use carnet_bench::sink::PacketSink;
 use carnet_bench::world::TestNetwork;
 use carnet_testbed::clock::MILLISECOND;
@@ -26,7 +26,7 @@ use carnet_testbed::{quota, tools};
 
 struct PathMeasurement {
     series: &'static str,
-    sender: Sender,
+    sender: PacketSource,
     sink: PacketSink,
     frames: Vec<Frame>,
 }
@@ -68,8 +68,8 @@ fn first_error(done: anyhow::Result<()>, undone: Vec<anyhow::Result<()>>) -> any
 }
 
 fn pin_processes(programs: &[u32], cores: &Cores, pinned: bool) -> anyhow::Result<()> {
-    cores.move_process(0, pinned)?;
-    programs.iter().try_for_each(|program| cores.move_process(*program, pinned))
+    cores.set_process_pinning(0, pinned)?;
+    programs.iter().try_for_each(|program| cores.set_process_pinning(*program, pinned))
 }
 
 fn measure_rounds(
@@ -129,10 +129,10 @@ fn measure_packets_over_path(
     arrangement: &FlowArrangement,
     size: usize,
 ) -> anyhow::Result<PathMeasurement> {
-    let frame = arrangement.build_frame(Path::Plain, size)?;
+    let frame = arrangement.build_frame(DataPath::Plain, size)?;
     Ok(PathMeasurement {
         series,
-        sender: Sender::for_bursts(world, arrangement.source, &frame)?,
+        sender: PacketSource::for_bursts(world, arrangement.source, &frame)?,
         sink: PacketSink::attach_counting(world, arrangement.sink)?,
         frames: vec![frame],
     })

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::results::MeasuredSubject;
-use carnet_bench::path::Path;
+use carnet_bench::path::DataPath;
 use carnet_bench::world::{
     CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, CORRESPONDENT_IPV4_ADDRESS, HOME_AGENT_ADDRESS, Programs,
     TestNetwork,
@@ -54,7 +54,7 @@ pub struct HostPair {
 #[derive(Debug, Clone)]
 pub enum ImplementationUnderTest {
     /// carnet, over the first of these paths that the machine supports.
-    Carnet(Vec<Path>),
+    Carnet(Vec<DataPath>),
     /// Commands for the mobile router and the home agent.
     Commands { mr: String, ha: String },
 }
@@ -77,7 +77,7 @@ impl TestNetworks {
         contender: &ImplementationUnderTest,
         programs: &Programs,
     ) -> anyhow::Result<TestNetworks> {
-        let plain = TestNetwork::build_network("plain", Path::Plain, Path::Plain, programs)?;
+        let plain = TestNetwork::build_network("plain", DataPath::Plain, DataPath::Plain, programs)?;
         let (subject, about) = match contender {
             ImplementationUnderTest::Commands { mr, ha } => {
                 let about = MeasuredSubject {
@@ -215,7 +215,7 @@ fn check_daemon_not_failed(daemon: &mut BackgroundProgram) -> anyhow::Result<()>
 }
 
 fn build_first_carnet_path(
-    paths: &[Path],
+    paths: &[DataPath],
     programs: &Programs,
 ) -> anyhow::Result<(TestNetwork, MeasuredSubject)> {
     let mut refused = Vec::new();

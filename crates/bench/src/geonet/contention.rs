@@ -118,7 +118,7 @@ pub fn measure_forwarding_delays(program: &Path, count: usize) -> anyhow::Result
 fn sender_at_distance(distance: u32) -> SendingStation {
     SendingStation {
         mac: mac_address_of(4, distance as usize),
-        place: FORWARDER_POSITION.moved_north(f64::from(distance)),
+        position: FORWARDER_POSITION.moved_north(f64::from(distance)),
         timestamp: frame::gn_timestamp(clock::realtime_now()),
     }
 }

@@ -130,7 +130,7 @@ pub fn build_nodes() -> anyhow::Result<()> {
 
 /// Measures a case once, with `time` nanoseconds for each trial.
 pub fn measure_case(case: ForwardingCase, program: &Path, time: u64) -> anyhow::Result<ForwardingRound> {
-    let forwarder = Forwarder::start_forwarder(case, program)?;
+    let forwarder = TestedForwarder::start_forwarder(case, program)?;
     let before = forwarder.drops_by_reason()?;
     let schedule = forwarder.scheduler_statistics_file()?;
     let throughput = run_trial(case, None, time, &schedule)?;
@@ -165,13 +165,13 @@ pub fn measure_case(case: ForwardingCase, program: &Path, time: u64) -> anyhow::
 }
 
 /// The forwarder under test.
-enum Forwarder {
+enum TestedForwarder {
     Carnet(CarnetStation),
     Relay { stop: Arc<AtomicBool>, thread: std::thread::JoinHandle<anyhow::Result<()>>, schedule: String },
 }
 
-impl Forwarder {
-    fn start_forwarder(case: ForwardingCase, program: &Path) -> anyhow::Result<Forwarder> {
+impl TestedForwarder {
+    fn start_forwarder(case: ForwardingCase, program: &Path) -> anyhow::Result<TestedForwarder> {
         if case == ForwardingCase::Relay {
             let stop = Arc::new(AtomicBool::new(false));
             let watched = stop.clone();
@@ -180,7 +180,7 @@ impl Forwarder {
                 named.send(format!("/proc/self/task/{}/schedstat", nix::unistd::gettid()))?;
                 relay_frames(&watched)
             });
-            return Ok(Forwarder::Relay { stop, thread, schedule: name.recv()? });
+            return Ok(TestedForwarder::Relay { stop, thread, schedule: name.recv()? });
         }
         let (latitude, longitude) = FORWARDER_POSITION.to_degrees();
         let mut config = format!(
@@ -194,11 +194,11 @@ impl Forwarder {
         let mut carnet = CarnetStation::start(program, FORWARDER_NODE, Some(0), &config)?;
         announce_stations()?;
         carnet.wait_for_neighbours(usize::from(NEIGHBOUR_COUNT))?;
-        Ok(Forwarder::Carnet(carnet))
+        Ok(TestedForwarder::Carnet(carnet))
     }
 
     fn drops_by_reason(&self) -> anyhow::Result<std::collections::BTreeMap<String, u64>> {
-        let Forwarder::Carnet(carnet) = self else { return Ok(Default::default()) };
+        let TestedForwarder::Carnet(carnet) = self else { return Ok(Default::default()) };
         let counters = carnet.counters()?;
         let all = counters.as_object().into_iter().flatten();
         let drop = |(name, count): (&String, &serde_json::Value)| {
@@ -209,15 +209,15 @@ impl Forwarder {
 
     fn scheduler_statistics_file(&self) -> anyhow::Result<String> {
         match self {
-            Forwarder::Carnet(carnet) => Ok(carnet.scheduler_statistics_file()),
-            Forwarder::Relay { schedule, .. } => Ok(schedule.clone()),
+            TestedForwarder::Carnet(carnet) => Ok(carnet.scheduler_statistics_file()),
+            TestedForwarder::Relay { schedule, .. } => Ok(schedule.clone()),
         }
     }
 
     fn stop_forwarder(self) -> anyhow::Result<()> {
         match self {
-            Forwarder::Carnet(_) => Ok(()),
-            Forwarder::Relay { stop, thread, .. } => {
+            TestedForwarder::Carnet(_) => Ok(()),
+            TestedForwarder::Relay { stop, thread, .. } => {
                 stop.store(true, Ordering::Relaxed);
                 node::join_thread(thread)
             }
@@ -236,7 +236,7 @@ fn neighbour_station(number: u8) -> SendingStation {
     let place = FORWARDER_POSITION.moved_north(50.0 * f64::from(number + 1));
     SendingStation {
         mac: mac_address_of(1, number.into()),
-        place,
+        position: place,
         timestamp: frame::gn_timestamp(clock::realtime_now()),
     }
 }
@@ -260,7 +260,7 @@ fn build_packets(case: ForwardingCase) -> Vec<Vec<u8>> {
     let timestamp = frame::gn_timestamp(clock::realtime_now());
     let far = SendingStation {
         mac: mac_address_of(3, 1),
-        place: FORWARDER_POSITION.moved_north(5000.0),
+        position: FORWARDER_POSITION.moved_north(5000.0),
         timestamp,
     };
     // The payload is BTP-B to a port at which no service receives.
@@ -270,12 +270,12 @@ fn build_packets(case: ForwardingCase) -> Vec<Vec<u8>> {
             let number = if has_one_source(case) { 0 } else { number };
             let source = SendingStation {
                 mac: mac_address_of(2, number),
-                place: FORWARDER_POSITION.moved_north(-300.0),
+                position: FORWARDER_POSITION.moved_north(-300.0),
                 timestamp,
             };
             match case {
                 ForwardingCase::BroadcastManySources => {
-                    source.geobroadcast_frame(FORWARDER_MAC, far.place, 500, 0, &payload)
+                    source.geobroadcast_frame(FORWARDER_MAC, far.position, 500, 0, &payload)
                 }
                 _ => source.unicast_frame(FORWARDER_MAC, &far, 0, &payload),
             }

@@ -53,7 +53,7 @@ pub fn gn_timestamp(unix_nanoseconds: u64) -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub struct SendingStation {
     pub mac: Mac,
-    pub place: GeoPosition,
+    pub position: GeoPosition,
     pub timestamp: u32,
 }
 
@@ -68,8 +68,8 @@ impl SendingStation {
     fn long_position_vector(&self) -> Vec<u8> {
         let mut octets = Self::gn_address(self.mac).to_vec();
         octets.extend_from_slice(&self.timestamp.to_be_bytes());
-        octets.extend_from_slice(&self.place.latitude.to_be_bytes());
-        octets.extend_from_slice(&self.place.longitude.to_be_bytes());
+        octets.extend_from_slice(&self.position.latitude.to_be_bytes());
+        octets.extend_from_slice(&self.position.longitude.to_be_bytes());
         octets.extend_from_slice(&[0x80, 0, 0, 0]);
         octets
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn frame_fields_have_the_offsets_of_the_standard() {
         let speaker =
-            SendingStation { mac: [2, 0, 0, 0, 0, 7], place: TEST_POSITION, timestamp: 0x0102_0304 };
+            SendingStation { mac: [2, 0, 0, 0, 0, 7], position: TEST_POSITION, timestamp: 0x0102_0304 };
         let beacon = speaker.beacon_frame();
         assert_eq!(beacon.len(), MINIMUM_FRAME_LENGTH);
         assert_eq!(beacon[12..26], [0x89, 0x47, 0x11, 0, 0x1a, 1, 0, 0x10, 0, 0x80, 0, 0, 1, 0]);

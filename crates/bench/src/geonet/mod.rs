@@ -38,12 +38,12 @@ pub struct Args {
     quick: bool,
     /// Measure only this part.
     #[arg(long, value_enum)]
-    only: Option<Part>,
+    only: Option<BenchPart>,
 }
 
 /// A part of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
+enum BenchPart {
     /// Packets per second.
     Forwarding,
     /// Round-trip times.
@@ -54,7 +54,7 @@ enum Part {
 
 /// Content of results.json.
 #[derive(Debug, Serialize)]
-struct Results {
+struct GeonetResults {
     machine: MachineDescription,
     /// Load average of one minute, before and after the run.
     #[serde(rename = "load")]
@@ -99,7 +99,7 @@ pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
     ping::build_nodes()?;
     let (mut measured, mut pings, mut contentions) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
-        for case in flood::ForwardingCase::ALL_CASES.into_iter().filter(|_| wanted(Part::Forwarding)) {
+        for case in flood::ForwardingCase::ALL_CASES.into_iter().filter(|_| wanted(BenchPart::Forwarding)) {
             let result = flood::measure_case(case, &program, seconds * SECOND)?;
             println!(
                 "round {round}: {}: {} packets/s ({} per core second), without loss {}",
@@ -110,7 +110,7 @@ pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
             );
             measured.push(result);
         }
-        if wanted(Part::Ping) {
+        if wanted(BenchPart::Ping) {
             let times = ping::measure_pings(&program, if args.quick { 100 } else { 1000 })?;
             for row in &times {
                 println!(
@@ -120,7 +120,7 @@ pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
             }
             pings.push(times);
         }
-        if wanted(Part::Contention) {
+        if wanted(BenchPart::Contention) {
             let delays = contention::measure_forwarding_delays(&program, if args.quick { 50 } else { 200 })?;
             for row in &delays {
                 println!(
@@ -155,7 +155,7 @@ pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
             }
         })
         .collect();
-    let results = Results {
+    let results = GeonetResults {
         machine: machine::describe_machine(&program, Path::new(".")),
         load_averages: [before, load_average()],
         forwarding,

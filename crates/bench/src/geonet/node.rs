@@ -114,14 +114,14 @@ impl CarnetStation {
     }
 
     /// Runs a `carnet` command for this station, and returns the JSON that it prints.
-    pub fn ask_json(&self, words: &[&str]) -> anyhow::Result<Value> {
+    pub fn query_json(&self, words: &[&str]) -> anyhow::Result<Value> {
         let text = run_for_output(&mut self.carnet_command(words))?;
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
     }
 
     /// Returns the station's counters. A missing counter counts as 0.
     pub fn counters(&self) -> anyhow::Result<Value> {
-        self.ask_json(&["show", "counters"])
+        self.query_json(&["show", "counters"])
     }
 
     /// Waits until the station has `count` neighbours.

@@ -100,7 +100,7 @@ pub fn measure_pings(program: &Path, count: usize) -> anyhow::Result<Vec<RoundTr
         station.wait_for_neighbours(neighbours)?;
     }
     let address = |station: &CarnetStation| -> anyhow::Result<String> {
-        let status = station.ask_json(&["status"])?;
+        let status = station.query_json(&["status"])?;
         Ok(status["geonet"]["gn_address"].as_str().context("a station has no address")?.to_owned())
     };
     // Ping until it works, because the kernel's first packets wait for Neighbor Discovery.

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use nix::sys::signal::Signal;
 
-use super::super::Effort;
+use super::super::MeasurementPlan;
 use super::super::figures::FaultsFigure;
-use super::super::path::Path;
+use super::super::path::DataPath;
 use super::super::world::Programs;
 use super::routers::Routers;
 use super::start_machines_and_routers;
-use super::world::Machines;
+use super::world::TestMachines;
 use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 
@@ -98,34 +98,34 @@ enum InjectedFault {
 }
 
 impl InjectedFault {
-    fn draw_fault(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> InjectedFault {
+    fn draw_fault(random: &mut SeededRandom, machines: &TestMachines, routers: &Routers) -> InjectedFault {
         // Let most faults hit the leader of a home agent.
-        let seat = chance.next_below(machines.seat_count);
-        let owner = all.flows_of_seat(seat).next().map_or(0, |flow| flow.last_member);
+        let seat = random.next_below(machines.seat_count);
+        let owner = routers.flows_of_seat(seat).next().map_or(0, |flow| flow.last_member);
         let member =
-            if chance.next_below(4) > 0 { owner } else { chance.next_below(machines.all_members.len()) };
+            if random.next_below(4) > 0 { owner } else { random.next_below(machines.all_members.len()) };
         let machine = machines.members_on(machines.all_members[member].machine_index);
-        let which = match chance.next_below(3) {
+        let which = match random.next_below(3) {
             0 => MemberProcesses { includes_carnet_fleet: true, includes_home_agent: true },
             1 => MemberProcesses { includes_carnet_fleet: false, includes_home_agent: true },
             _ => MemberProcesses { includes_carnet_fleet: true, includes_home_agent: false },
         };
-        let members = if chance.next_bool() { machine.clone() } else { vec![member] };
-        match chance.next_below(12) {
+        let members = if random.next_bool() { machine.clone() } else { vec![member] };
+        match random.next_below(12) {
             0..=3 => InjectedFault::Kill(members, which),
             4..=5 => InjectedFault::Stall(members, which),
             6 => InjectedFault::Stop(member),
             7..=9 => {
                 let (store, network) =
-                    [(true, false), (true, false), (false, true), (true, true)][chance.next_below(4)];
-                InjectedFault::Cut { members: machine, store, network, noticed: chance.next_bool() }
+                    [(true, false), (true, false), (false, true), (true, true)][random.next_below(4)];
+                InjectedFault::Cut { members: machine, store, network, noticed: random.next_bool() }
             }
             _ => {
                 let servers: Vec<usize> = (0..machines.running_store_servers()).collect();
-                InjectedFault::Store(if chance.next_bool() {
+                InjectedFault::Store(if random.next_bool() {
                     servers
                 } else {
-                    vec![chance.next_below(machines.running_store_servers())]
+                    vec![random.next_below(machines.running_store_servers())]
                 })
             }
         }
@@ -145,7 +145,7 @@ impl InjectedFault {
         }
     }
 
-    fn fault_description(&self, machines: &Machines) -> String {
+    fn fault_description(&self, machines: &TestMachines) -> String {
         let names = |members: &[usize]| {
             let names: Vec<String> = members.iter().map(|one| machines.all_members[*one].name()).collect();
             names.join(", ")
@@ -167,7 +167,7 @@ impl InjectedFault {
     fn inject_fault(
         &self,
         chance: &mut SeededRandom,
-        machines: &mut Machines,
+        machines: &mut TestMachines,
         all: &mut Routers,
     ) -> anyhow::Result<()> {
         let while_it_lasts = chance.next_between(600, 2500) * MILLISECOND;
@@ -188,7 +188,7 @@ impl InjectedFault {
                 }
             }
             InjectedFault::Stall(members, which) => {
-                let signal = |machines: &Machines, signal| {
+                let signal = |machines: &TestMachines, signal| {
                     members.iter().for_each(|one| {
                         machines.all_members[*one].signal_processes(
                             which.includes_carnet_fleet,
@@ -252,29 +252,32 @@ impl InjectedFault {
 }
 
 /// Runs all checks. Returns a description of each check that failed.
-fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
+fn check_processes_and_bindings(
+    machines: &TestMachines,
+    routers: &mut Routers,
+) -> anyhow::Result<Vec<String>> {
     let until = monotonic_now() + RECOVERY_TIMEOUT;
     let mut wrong = Vec::new();
     loop {
-        let within = 4 * all.packet_period;
+        let within = 4 * routers.packet_period;
         // If the leadership of a home agent moves back to its first member, all flows have packets again
         // within this time.
-        if !all.run_until(until, |all| all.all_flows_have_packets(within))? {
+        if !routers.run_until(until, |routers| routers.all_flows_have_packets(within))? {
             wrong.push(format!(
                 "only {} of {} flows have packets",
-                all.flows_with_packets(within),
-                2 * all.len()
+                routers.flows_with_packets(within),
+                2 * routers.len()
             ));
             return Ok(wrong);
         }
         wrong.clear();
         for seat in 0..machines.seat_count {
-            let before: Vec<usize> = all.flows_of_seat(seat).map(|flow| flow.last_member).collect();
+            let before: Vec<usize> = routers.flows_of_seat(seat).map(|flow| flow.last_member).collect();
             match &machines.active_members(seat)[..] {
                 // Compare the bindings only if the leader is still the same; meanwhile the leadership may
                 // have moved.
                 [(member, bindings)] if before.iter().all(|one| one == member) => {
-                    wrong.extend(all.missing_bindings(seat, *member, bindings));
+                    wrong.extend(routers.missing_bindings(seat, *member, bindings));
                 }
                 several => {
                     let names: Vec<String> =
@@ -286,27 +289,31 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
         if wrong.is_empty() || monotonic_now() > until {
             return Ok(wrong);
         }
-        all.run_for(200 * MILLISECOND)?;
+        routers.run_for(200 * MILLISECOND)?;
     }
 }
 
 /// Runs the series of faults.
-pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
+pub fn measure_faults(
+    path: DataPath,
+    plan: &MeasurementPlan,
+    programs: &Programs,
+) -> anyhow::Result<FaultsFigure> {
     let (mut machines, mut all) = start_machines_and_routers(
         path,
-        effort.seat_count,
-        effort.store_server_count,
-        effort.fault_router_count,
+        plan.seat_count,
+        plan.store_server_count,
+        plan.fault_router_count,
         programs,
     )?;
     (all.changes_care_of_address, all.updates_per_second) =
-        (true, REGISTRATIONS_PER_SECOND.min(f64::from(effort.fault_router_count) * 2.0));
-    let mut chance = SeededRandom::new(effort.fault_seed);
+        (true, REGISTRATIONS_PER_SECOND.min(f64::from(plan.fault_router_count) * 2.0));
+    let mut chance = SeededRandom::new(plan.fault_seed);
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut lost, mut broken, mut longest, mut forwarded) = (0, 0, 0_u64, 0_u64);
     all.send_all_updates();
     all.run_until_all_acknowledged(30)?;
-    for number in 0..effort.fault_count {
+    for number in 0..plan.fault_count {
         all.halves_without_updates = [false; 2];
         all.run_for(chance.next_between(200, 500) * MILLISECOND)?;
         all.halves_without_updates[number as usize & 1] = true;
@@ -317,7 +324,7 @@ pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyho
         fault.inject_fault(&mut chance, &mut machines, &mut all)?;
         all.halves_without_updates = [true; 2];
         let healed = monotonic_now();
-        let wrong = check_machines(&machines, &mut all)?;
+        let wrong = check_processes_and_bindings(&machines, &mut all)?;
         all.end_silence_measurement();
         let silence = (0..machines.seat_count)
             .flat_map(|seat| all.flows_of_seat(seat))
@@ -333,7 +340,7 @@ pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyho
             "{} {}/{}: {}; silent for at most {} ms, {} packets forwarded by two, all well after {} ms{}",
             path.name(),
             number + 1,
-            effort.fault_count,
+            plan.fault_count,
             fault.fault_description(&machines),
             silence / MILLISECOND,
             all.packet_counts.doubled_packets - doubled,
@@ -354,8 +361,8 @@ pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyho
             }
             if broken >= MAX_FAULTS_WITHOUT_RECOVERY {
                 bail!(
-                    "after {broken} injected faults the fleet did not recover; seed {}, logs in {}",
-                    effort.fault_seed,
+                    "after {broken} injected faults a home agent did not recover; seed {}, logs in {}",
+                    plan.fault_seed,
                     machines.log_folder_file().display()
                 );
             }
@@ -371,11 +378,11 @@ pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyho
     let seen = all.packet_counts;
     let figure = FaultsFigure {
         path,
-        seed: effort.fault_seed,
-        routers: effort.fault_router_count,
+        seed: plan.fault_seed,
+        routers: plan.fault_router_count,
         seats: machines.seat_count,
         stores: machines.running_store_servers(),
-        faults: effort.fault_count,
+        faults: plan.fault_count,
         kinds: kinds.into_iter().collect(),
         acknowledged: seen.acknowledged,
         late_acknowledgements: seen.late_acknowledgements,

@@ -17,17 +17,17 @@ mod world;
 use anyhow::ensure;
 use nix::sys::signal::Signal;
 
-use super::Effort;
+use super::MeasurementPlan;
 use super::cores::Cores;
 use super::figures::{FaultsFigure, TakeoverFigure};
-use super::path::Path;
+use super::path::DataPath;
 use super::world::Programs;
 use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
 use faults::SeededRandom;
 use routers::Routers;
-use world::{MACHINE_NAMES, Machines};
+use world::{MACHINE_NAMES, TestMachines};
 
 pub use world::find_etcd;
 
@@ -44,13 +44,13 @@ fn packet_period(routers: u32) -> u64 {
 
 /// Starts the machines, and registers all routers.
 fn start_machines_and_routers(
-    path: Path,
+    path: DataPath,
     seats: usize,
     stores: usize,
     routers: u32,
     programs: &Programs,
-) -> anyhow::Result<(Machines, Routers)> {
-    let machines = Machines::start_all(path, seats, stores, routers, programs)?;
+) -> anyhow::Result<(TestMachines, Routers)> {
+    let machines = TestMachines::start_all(path, seats, stores, routers, programs)?;
     let mut all = Routers::new(&machines, routers, packet_period(routers))?;
     all.send_all_updates();
     ensure!(
@@ -70,18 +70,22 @@ fn start_machines_and_routers(
 }
 
 /// Kills the machines one after the other, and measures each takeover.
-fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
+fn measure_kills(
+    path: DataPath,
+    plan: &MeasurementPlan,
+    programs: &Programs,
+) -> anyhow::Result<TakeoverFigure> {
     let (mut machines, mut all) = start_machines_and_routers(
         path,
-        effort.seat_count,
-        effort.store_server_count,
-        effort.takeover_router_count,
+        plan.seat_count,
+        plan.store_server_count,
+        plan.takeover_router_count,
         programs,
     )?;
-    all.updates_per_second = f64::from(effort.takeover_router_count) / REFRESH_PERIOD_SECONDS;
+    all.updates_per_second = f64::from(plan.takeover_router_count) / REFRESH_PERIOD_SECONDS;
     let mut chance = SeededRandom::new(1);
     let (mut silences, mut others, mut back, mut missing) = (Vec::new(), 0, Vec::new(), 0);
-    for round in 0..effort.kill_count {
+    for round in 0..plan.kill_count {
         let machine = round % MACHINE_NAMES.len();
         let on = machines.members_on(machine);
         // Wait until the first member of each home agent leads it. On a busy machine a lease may have ended,
@@ -96,8 +100,8 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         })?;
         ensure!(
             settled,
-            "expected each home agent (seat) at the first member of its list, found another leader after 30 \
-             s"
+            "expected the first member in each home agent's list to be its leader within 30 s, found another \
+             leader"
         );
         all.start_silence_measurement();
         all.run_for(chance.next_between(300, 800) * MILLISECOND)?;
@@ -147,7 +151,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         })?;
         ensure!(
             returned || affected.is_empty(),
-            "expected the member {} to lead its home agent (seat) again after 30 s, found another leader",
+            "expected the member {} to lead its home agent again after 30 s, found another leader",
             MACHINE_NAMES[machine]
         );
         all.run_for(SECOND)?;
@@ -169,12 +173,12 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
     let within = |time: u64| silences.iter().filter(|one| **one <= time).count() as u64;
     let figure = TakeoverFigure {
         path,
-        routers: effort.takeover_router_count,
+        routers: plan.takeover_router_count,
         seats: machines.seat_count,
         stores: machines.running_store_servers(),
-        packets: 2e9 * f64::from(effort.takeover_router_count) / all.packet_period as f64,
+        packets: 2e9 * f64::from(plan.takeover_router_count) / all.packet_period as f64,
         period_ms: all.packet_period as f64 / 1e6,
-        kills: effort.kill_count,
+        kills: plan.kill_count,
         flows: silences.len() as u64,
         within_1s: within(SECOND),
         within_2s: within(2 * SECOND),
@@ -196,20 +200,20 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
 
 /// Measures the given data paths, except those without carnet.
 pub fn measure_takeovers(
-    paths: &[Path],
-    effort: &Effort,
+    paths: &[DataPath],
+    plan: &MeasurementPlan,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<(Vec<TakeoverFigure>, Vec<FaultsFigure>)> {
     // Let all programs of this measurement run on any core.
     cores.allow_all_cores()?;
     let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
-    for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        if effort.kill_count > 0 {
-            takeovers.push(measure_kills(path, effort, programs)?);
+    for path in paths.iter().copied().filter(|path| matches!(path, DataPath::Tun | DataPath::Bpf)) {
+        if plan.kill_count > 0 {
+            takeovers.push(measure_kills(path, plan, programs)?);
         }
-        if effort.fault_count > 0 {
-            faults.push(faults::measure_faults(path, effort, programs)?);
+        if plan.fault_count > 0 {
+            faults.push(faults::measure_faults(path, plan, programs)?);
         }
     }
     cores.pin_to_measuring_core()?;

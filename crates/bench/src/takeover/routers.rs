@@ -29,7 +29,7 @@ use super::super::updates::{
     AUTHENTICATION_KEY, MessageAuthenticator, binding_update_frame, parse_binding_acknowledgement,
 };
 use super::super::world::{CORRESPONDENT_ADDRESS, run_in_node};
-use super::world::{Machines, ROUTERS_NODE, home_agent_address, link_addresses_of};
+use super::world::{ROUTERS_NODE, TestMachines, home_agent_address, link_addresses_of};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
@@ -46,7 +46,7 @@ const BINDING_LIFETIME_UNITS: u16 = 600;
 /// Minimum time, in nanoseconds, in which the leadership of a home agent can move to another member and back.
 /// A member waits until the lease of the former leader ends, and a lease lasts half a second. If the
 /// benchmark ends a home agent, its leadership may move faster ([`Routers::expect_leader_change`]).
-const MIN_TIME_OF_SEAT_RETURN: u64 = 400 * MILLISECOND;
+const MIN_TIME_UNTIL_SEAT_RETURNS: u64 = 400 * MILLISECOND;
 /// Number of latest packets of a flow whose numbers it stores.
 const REMEMBERED_PACKETS_PER_FLOW: usize = 8;
 /// Status "sequence number out of window" (RFC 6275 6.1.8).
@@ -88,7 +88,7 @@ struct SimulatedRouter {
     update_times: [u64; 16],
     flows: [Flow; 2],
     /// Index of the care-of address, 0 or 1, at which the last packet arrived.
-    last_care_of_index: u16,
+    last_care_of_address_index: u16,
 }
 
 /// State of a home agent (seat): the member that acknowledges Binding Updates for it.
@@ -173,7 +173,7 @@ fn care_of_address(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
 
 impl Routers {
     /// Creates `number` routers, with `period` nanoseconds between two packets of each flow.
-    pub fn new(machines: &Machines, number: u32, period: u64) -> anyhow::Result<Routers> {
+    pub fn new(machines: &TestMachines, number: u32, period: u64) -> anyhow::Result<Routers> {
         let mut ports = Vec::new();
         let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seat_count];
         for (at, member) in machines.all_members.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Routers {
                 unacknowledged_update: None,
                 update_times: [0; 16],
                 flows: [Flow::default(); 2],
-                last_care_of_index: 0,
+                last_care_of_address_index: 0,
             }
         });
         Ok(Routers {
@@ -291,11 +291,11 @@ impl Routers {
         self.run_until(until, |_| false).map(drop)
     }
 
-    /// Runs routers and hosts until `is_so` holds or the time is `end`. Returns whether it holds.
-    pub fn run_until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
+    /// Runs routers and hosts until `is_reached` holds or the time is `end`. Returns whether it holds.
+    pub fn run_until(&mut self, end: u64, mut is_reached: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
         loop {
             let now = monotonic_now();
-            if is_so(self) {
+            if is_reached(self) {
                 return Ok(true);
             }
             if now >= end {
@@ -332,8 +332,11 @@ impl Routers {
                 let at = (turn % count) as usize;
                 let router = &mut self.routers[at];
                 let packet = (turn / count) as u32;
-                router.frame_to_mobile_network.set_number(packet);
-                router.frames_from_mobile_network.iter_mut().for_each(|frame| frame.set_number(packet));
+                router.frame_to_mobile_network.set_packet_number(packet);
+                router
+                    .frames_from_mobile_network
+                    .iter_mut()
+                    .for_each(|frame| frame.set_packet_number(packet));
                 numbers[router.seat_index].push(at);
             }
             for (seat, numbers) in numbers.iter().enumerate() {
@@ -504,7 +507,7 @@ impl Routers {
         }
         let router = &mut self.routers[at];
         if !hosts {
-            router.last_care_of_index = u16::from(frame[ETHERNET_HEADER_LENGTH + 39]) - 1;
+            router.last_care_of_address_index = u16::from(frame[ETHERNET_HEADER_LENGTH + 39]) - 1;
         }
         let flow = &mut router.flows[usize::from(hosts)];
         let seen = &mut flow.recent_packets[number as usize % REMEMBERED_PACKETS_PER_FLOW];
@@ -573,7 +576,7 @@ impl Routers {
             self.packet_counts.late_acknowledgements += 1;
             return;
         }
-        if voice.previous_member == Some(member) && now - voice.leader_since < MIN_TIME_OF_SEAT_RETURN {
+        if voice.previous_member == Some(member) && now - voice.leader_since < MIN_TIME_UNTIL_SEAT_RETURNS {
             self.packet_counts.acknowledgements_of_two_members += 1;
             let ago = (now - voice.leader_since) / MILLISECOND;
             self.first_error.get_or_insert(format!(
@@ -649,7 +652,7 @@ impl Routers {
                 is_equal_or_newer(*sequence, acknowledged)
                     && is_equal_or_newer(router.sent_sequence_number, *sequence)
                     && *address == care_of_address(number, *sequence, self.changes_care_of_address)
-                    && (!self.changes_care_of_address || router.last_care_of_index == *sequence & 1)
+                    && (!self.changes_care_of_address || router.last_care_of_address_index == *sequence & 1)
                     && router.flows.iter().all(|flow| flow.last_member == member)
             });
             if !right {
@@ -657,7 +660,7 @@ impl Routers {
                     "router {number}: acknowledged {acknowledged}, sent {}, the home agent has {known:?}; \
                      packets go to {}, by members {:?}",
                     router.sent_sequence_number,
-                    router.last_care_of_index,
+                    router.last_care_of_address_index,
                     router.flows.map(|flow| flow.last_member)
                 ));
             }

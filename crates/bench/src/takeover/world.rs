@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::super::fleet::prefix_table_config;
-use super::super::path::Path;
+use super::super::path::DataPath;
 use super::super::world::{Programs, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::isolate::{self, Interrupted, has_to_stop};
@@ -142,9 +142,9 @@ impl Member {
 
 /// All machines, their members (one for each seat), and the store.
 #[derive(Debug)]
-pub struct Machines {
+pub struct TestMachines {
     /// Data path of the home agents.
-    pub path: Path,
+    pub path: DataPath,
     /// Number of home agents (seats).
     pub seat_count: usize,
     /// Members of all machines, in the order of machines, then seats.
@@ -161,15 +161,15 @@ pub fn find_etcd() -> Option<PathBuf> {
     tools::find_beside_this_program("out/tools/etcd", File::is_file).or_else(|| tools::find_program("etcd"))
 }
 
-impl Machines {
+impl TestMachines {
     /// Starts all programs, and waits until each home agent has a leader.
     pub fn start_all(
-        path: Path,
+        path: DataPath,
         seats: usize,
         stores: usize,
         routers: u32,
         programs: &Programs,
-    ) -> anyhow::Result<Machines> {
+    ) -> anyhow::Result<TestMachines> {
         let folder = programs.log_folder.join(format!("takeover-{}", path.name()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -181,7 +181,7 @@ impl Machines {
                 start_count: 0,
             })
         });
-        let mut machines = Machines {
+        let mut machines = TestMachines {
             path,
             seat_count: seats,
             all_members: members.collect(),
@@ -207,7 +207,7 @@ impl Machines {
             }
             if monotonic_now() > until {
                 bail!(
-                    "expected a leader for each home agent (seat) within 60 s, but one has none; logs in {}",
+                    "expected a leader for each home agent within 60 s, but one has none; logs in {}",
                     machines.log_folder.display()
                 );
             }

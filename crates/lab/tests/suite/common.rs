@@ -18,7 +18,7 @@ pub enum LabUser {
 }
 
 /// Returns the folder of the repository.
-pub fn repository() -> PathBuf {
+pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
@@ -33,7 +33,7 @@ pub fn new_output_folder(name: &str) -> PathBuf {
 }
 
 /// Returns why a test cannot run here; `None` if it can.
-pub fn reason_not_to_run(who: LabUser) -> Option<String> {
+pub fn reason_not_to_run(user: LabUser) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     for tool in ["ip", "radvd", "ping", "iperf3", "nsenter", "unshare"] {
         let found =
@@ -42,12 +42,12 @@ pub fn reason_not_to_run(who: LabUser) -> Option<String> {
             return Some(format!("{tool} is not installed"));
         }
     }
-    if who == LabUser::Root && !root {
+    if user == LabUser::Root && !root {
         return Some("not root".into());
     }
-    let probe = match (who, root) {
-        (LabUser::Root, _) => lab_command(who, Path::new("unshare")).args(["--net", "true"]).output(),
-        (LabUser::Nobody, _) => lab_command(who, Path::new("unshare"))
+    let probe = match (user, root) {
+        (LabUser::Root, _) => lab_command(user, Path::new("unshare")).args(["--net", "true"]).output(),
+        (LabUser::Nobody, _) => lab_command(user, Path::new("unshare"))
             .args(["--user", "--map-root-user", "--net", "true"])
             .output(),
     };
@@ -65,8 +65,8 @@ pub fn report_skipped(test: &str, why: &str) {
 
 /// Returns a command that runs as this user. If the caller is root, an unprivileged user gets a
 /// `/dev/net/tun` that it may open, in a separate mount namespace.
-pub fn lab_command(who: LabUser, program: &Path) -> Command {
-    if who == LabUser::Root || !nix::unistd::geteuid().is_root() {
+pub fn lab_command(user: LabUser, program: &Path) -> Command {
+    if user == LabUser::Root || !nix::unistd::geteuid().is_root() {
         return Command::new(program);
     }
     const SANDBOX_SCRIPT: &str = "set -e
@@ -115,11 +115,11 @@ pub fn run_smoke_bench(
 static MACHINE_LOCK: RwLock<()> = RwLock::new(());
 
 /// Takes the lock for a run that may share the machine.
-pub fn share_machine() -> RwLockReadGuard<'static, ()> {
+pub fn share_machine_lock() -> RwLockReadGuard<'static, ()> {
     MACHINE_LOCK.read().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Takes the lock for a run that needs the machine alone.
-pub fn reserve_machine() -> RwLockWriteGuard<'static, ()> {
+pub fn take_machine_lock() -> RwLockWriteGuard<'static, ()> {
     MACHINE_LOCK.write().unwrap_or_else(|e| e.into_inner())
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{
     LAB_PROGRAM, LabUser, lab_command, new_output_folder, output_text, reason_not_to_run, report_skipped,
-    repository, reserve_machine, share_machine,
+    repository_root, share_machine_lock, take_machine_lock,
 };
 
 pub fn carnet_program() -> Option<PathBuf> {
@@ -26,13 +26,13 @@ pub enum FirstRun {
 
 /// Runs a scenario until it meets all its expectations, at most three times, and alone after the first run.
 /// Expectations limit times, and a busy machine may be late once, but a real fault shows in each run.
-pub fn assert_passes(test: &str, scenario: &str, who: LabUser) {
-    assert_passes_with_options(test, scenario, who, &["--path", "auto"]);
+pub fn assert_passes(test: &str, scenario: &str, user: LabUser) {
+    assert_passes_with_options(test, scenario, user, &["--path", "auto"]);
 }
 
-/// Calls [`holds`] with options of the command line, for example a data path.
-pub fn assert_passes_with_options(test: &str, scenario: &str, who: LabUser, options: &[&str]) {
-    assert_passes_with_first_run(FirstRun::Beside, test, scenario, who, options);
+/// Calls [`assert_passes`] with options of the command line, for example a data path.
+pub fn assert_passes_with_options(test: &str, scenario: &str, user: LabUser, options: &[&str]) {
+    assert_passes_with_first_run(FirstRun::Beside, test, scenario, user, options);
 }
 
 pub fn assert_passes_with_first_run(
@@ -52,8 +52,8 @@ pub fn assert_passes_with_first_run(
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
         let (_beside, _alone) = match (attempt, first) {
-            (1, FirstRun::Beside) => (Some(share_machine()), None),
-            _ => (None, Some(reserve_machine())),
+            (1, FirstRun::Beside) => (Some(share_machine_lock()), None),
+            _ => (None, Some(take_machine_lock())),
         };
         let run = lab_command(who, Path::new(LAB_PROGRAM))
             .args(["run", scenario, "--quick"])
@@ -63,7 +63,7 @@ pub fn assert_passes_with_first_run(
             .arg("--carnet")
             .arg(&carnet)
             .arg("--scenarios")
-            .arg(repository().join("scenarios"))
+            .arg(repository_root().join("scenarios"))
             .output()
             .expect("the lab starts");
         told = output_text(&run);
@@ -103,10 +103,10 @@ pub fn write_small_scenario(name: &str, script: &str, more: &str) -> PathBuf {
     place
 }
 
-pub fn run_small_scenario(place: &Path) -> Command {
+pub fn run_small_scenario(folder: &Path) -> Command {
     let mut command = Command::new(LAB_PROGRAM);
-    command.args(["run", "small", "--scenarios"]).arg(place).arg("--carnet").arg(place.join("carnet"));
-    command.arg("--out").arg(place.join("out"));
+    command.args(["run", "small", "--scenarios"]).arg(folder).arg("--carnet").arg(folder.join("carnet"));
+    command.arg("--out").arg(folder.join("out"));
     command
 }
 

@@ -1,14 +1,15 @@
 //! Message types from ETSI's ASN.1 modules.
 //!
-//! rasn-compiler reads and links the modules. [`lower`] reduces the result to the parts that the unaligned
-//! packed encoding (X.691) uses. [`notation`] writes it in the notation of `crates/its/src/uper/macros.rs`.
+//! rasn-compiler reads and links the modules. [`conversion`] reduces the result to the parts that the
+//! unaligned packed encoding (X.691) uses. [`notation`] writes it in the notation of
+//! `crates/its/src/uper/macros.rs`.
 //! The crate does not use rasn's own types: its general codec takes several times as long, and is too large
 //! for the program.
 //!
 //! Refused with a message: notation that ETSI's modules do not need, such as SET, REAL, parameters, and size
 //! constraints with an extension marker on strings.
 
-mod lower;
+mod conversion;
 mod names;
 mod notation;
 mod types;
@@ -101,7 +102,8 @@ pub fn generate_modules(root: &Path, check: bool) -> anyhow::Result<()> {
     for family in MODULE_FAMILIES {
         let definitions = parse_and_link(&crate_root.join("asn1").join(family.folder), family.modules)?;
         for (module, source) in family.generated_modules {
-            let types = lower::lower_module(&definitions, module).with_context(|| (*module).to_owned())?;
+            let types =
+                conversion::convert_module(&definitions, module).with_context(|| (*module).to_owned())?;
             ensure!(!types.is_empty(), "expected ASN.1 types in the module {module}, found none");
             let words = read_descriptions(&crate_root.join("asn1").join(family.folder).join("words.txt"))?;
             let head = notation::ModuleHeader { module, source, folder: family.folder };

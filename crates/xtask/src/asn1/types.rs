@@ -1,4 +1,4 @@
-//! Lowered types, which `lower` makes and `notation` writes.
+//! Converted types, which `conversion` makes and `notation` writes.
 
 /// An ASN.1 type, reduced to the parts that the encoding uses, with its names.
 pub struct Asn1Type {

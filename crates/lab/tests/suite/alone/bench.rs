@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, reserve_machine, run_smoke_bench,
+    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, run_smoke_bench, take_machine_lock,
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn every_path_passes_packets_without_loss() {
             return report_skipped("bench", &format!("{tool} is not installed"));
         }
     }
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let (out, told, bench) = run_smoke_bench("bench", &[], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();
     let mut paths = Vec::new();
@@ -116,7 +116,7 @@ fn every_path_passes_packets_without_loss() {
 
 /// Every path passes IPv4 inside the tunnel. With a ruleset, the programs of the fast path forward tracked
 /// packets.
-fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[String], told: &str) {
+fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[String], output: &str) {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = b"\0bpf_ct_change_timeout\0";
     let has_functions = types.windows(name.len()).any(|octets| octets == name);
@@ -128,7 +128,11 @@ fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[Stri
         // The paths except `seg6` have these rows. `ipv4` has two sizes in both directions, each for IPv4 and
         // for IPv6. `ipv4_tcp` has two rows, and `ruleset` has two sizes in both directions.
         let expected = if path == "seg6" { (0, 0, 0) } else { (8, 2, 4) };
-        assert_eq!((of("ipv4").len(), of("ipv4_tcp").len(), of("ruleset").len()), expected, "{path}: {told}");
+        assert_eq!(
+            (of("ipv4").len(), of("ipv4_tcp").len(), of("ruleset").len()),
+            expected,
+            "{path}: {output}"
+        );
         for one in of("ipv4").into_iter().chain(of("ruleset")) {
             let count = |key: &str| one[key].as_u64().expect("a count");
             assert!(one["rate"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}");
@@ -139,7 +143,7 @@ fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[Stri
             assert!(path != "tun" || count("by_tun") >= count("sent") - count("lost"), "{one}");
         }
         for one in of("ipv4_tcp") {
-            assert!(one["gbit"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}\n{told}");
+            assert!(one["gbit"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}\n{output}");
         }
     }
 }

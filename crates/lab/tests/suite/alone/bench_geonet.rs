@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{
     LAB_PROGRAM, LabUser, lab_command, new_output_folder, output_text, reason_not_to_run, report_skipped,
-    reserve_machine,
+    take_machine_lock,
 };
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ fn geonetworking_router_meets_its_speed_and_timing_targets() {
     if let Some(why) = reason_not_to_run(LabUser::Root) {
         return report_skipped(test, &why);
     }
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let out = new_output_folder(test).join("results.json");
     let mut told = Vec::new();
     // Try up to three times. A busy machine may be late once, but a real fault shows in each run.

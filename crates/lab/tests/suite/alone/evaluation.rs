@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::{
-    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository,
-    reserve_machine,
+    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository_root,
+    take_machine_lock,
 };
 use serde_json::Value;
 
@@ -26,7 +26,12 @@ fn carnet_program(test: &str) -> Option<PathBuf> {
 
 fn run_evaluation(carnet: &Path, out: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(LAB_PROGRAM);
-    command.current_dir(repository()).args(["eval", "--smoke", "--out"]).arg(out).arg("--carnet").arg(carnet);
+    command
+        .current_dir(repository_root())
+        .args(["eval", "--smoke", "--out"])
+        .arg(out)
+        .arg("--carnet")
+        .arg(carnet);
     command.args(arguments).output().expect("the lab starts")
 }
 
@@ -47,49 +52,50 @@ const WINDOW_WIDTHS: [u32; 2] = [390, 1440];
 /// A web page that opens each report in a frame as wide as a screen. It returns as JSON how the browser has
 /// drawn the report.
 const LAYOUT_PROBE: &str = r#"<script>
-const light = text => {
+const luminance = text => {
   const shares = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255);
   const [r, g, b] = shares.map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
   return .2126 * r + .7152 * g + .0722 * b;
 };
-const behind = (view, e) => {
+const backgroundBehind = (view, e) => {
   for (; e; e = e.parentElement) {
     const color = view.getComputedStyle(e).backgroundColor;
     if (!/, 0\)$/.test(color)) return color;
   }
   return 'rgb(255, 255, 255)';
 };
-const look = frame => {
+const inspectFrame = frame => {
   const view = frame.contentWindow, page = frame.contentDocument;
-  const seen = e => e.getBoundingClientRect().width > 0;
-  const svgs = [...page.querySelectorAll('figure svg')].filter(seen);
+  const isVisible = e => e.getBoundingClientRect().width > 0;
+  const svgs = [...page.querySelectorAll('figure svg')].filter(isVisible);
   const outside = [], contrast = [];
   for (const svg of svgs) {
-    const box = svg.getBoundingClientRect();
+    const pictureBox = svg.getBoundingClientRect();
     for (const text of svg.querySelectorAll('text')) {
-      const own = text.getBoundingClientRect();
-      if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
-          || own.bottom > box.bottom + 1)
+      const textBox = text.getBoundingClientRect();
+      if (textBox.left < pictureBox.left - 1 || textBox.right > pictureBox.right + 1
+          || textBox.top < pictureBox.top - 1 || textBox.bottom > pictureBox.bottom + 1)
         outside.push(text.textContent);
     }
   }
   for (const e of page.querySelectorAll('p, li, h1, h2, td, th, dt, dd, figcaption, svg text')) {
-    if (!seen(e)) continue;
+    if (!isVisible(e)) continue;
     const style = view.getComputedStyle(e);
-    const own = light(e.tagName === 'text' ? style.fill : style.color);
-    const [a, b] = [own, light(behind(view, e))].sort((a, b) => b - a);
+    const textLuminance = luminance(e.tagName === 'text' ? style.fill : style.color);
+    const [a, b] = [textLuminance, luminance(backgroundBehind(view, e))].sort((a, b) => b - a);
     contrast.push([(a + .05) / (b + .05), e.textContent.slice(0, 60)]);
   }
   return {
     page: frame.title, width: frame.clientWidth, wide: page.documentElement.scrollWidth,
-    pictures: svgs.length, empty: svgs.filter(s => ![...s.querySelectorAll('path, rect')].some(seen)).length,
+    pictures: svgs.length,
+    empty: svgs.filter(s => ![...s.querySelectorAll('path, rect')].some(isVisible)).length,
     outside, faint: contrast.filter(c => c[0] < 4.5), texts: contrast.length,
     background: view.getComputedStyle(page.body).backgroundColor,
   };
 };
 addEventListener('load', () => {
-  const seen = JSON.stringify([...document.querySelectorAll('iframe')].map(look));
-  document.getElementById('seen').textContent = 'SEEN' + seen + 'SEEN';
+  const measuredFrames = JSON.stringify([...document.querySelectorAll('iframe')].map(inspectFrame));
+  document.getElementById('seen').textContent = 'SEEN' + measuredFrames + 'SEEN';
 });
 </script>"#;
 
@@ -215,7 +221,7 @@ fn assert_results_match_schema(test: &str, out: &Path) {
         return report_skipped(test, "jsonschema is not installed: apt-get install python3-jsonschema");
     }
     let mut command = Command::new(python);
-    command.env("PYTHONPATH", repository().join("eval")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", repository_root().join("eval")).env("PYTHONDONTWRITEBYTECODE", "1");
     let told =
         command.args(["-m", "carnet_eval", "check"]).arg(out.join("eval.json")).output().expect("Python");
     assert!(told.status.success(), "{}", output_text(&told));
@@ -224,7 +230,7 @@ fn assert_results_match_schema(test: &str, out: &Path) {
 #[test]
 fn evaluation_measures_carnet() {
     let Some(carnet) = carnet_program("evaluation") else { return };
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let out = new_output_folder("evaluation");
     let run = run_evaluation(&carnet, &out, &[]);
     let told = output_text(&run);
@@ -295,7 +301,7 @@ done
 #[test]
 fn evaluation_measures_slow_handover_of_other_router() {
     let Some(carnet) = carnet_program("evaluation of a slow subject") else { return };
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let out = new_output_folder("evaluation-slow");
     let script = out.join("slow");
     std::fs::write(&script, SLOW_ROUTER_COMMANDS).expect("file");
@@ -317,7 +323,7 @@ fn evaluation_measures_slow_handover_of_other_router() {
 #[test]
 fn smoke_evaluation_covers_each_paper() {
     let Some(carnet) = carnet_program("smoke of nemo-wimax") else { return };
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let out = new_output_folder("evaluation-wimax");
     let run = run_evaluation(&carnet, &out, &["nemo-wimax"]);
     assert!(run.status.success(), "{}", output_text(&run));
@@ -335,7 +341,7 @@ fn smoke_evaluation_covers_each_paper() {
 #[test]
 fn evaluation_measures_example_static_tunnel() {
     let Some(carnet) = carnet_program("evaluation of commands") else { return };
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     let out = new_output_folder("evaluation-commands");
     let command = "eval/examples/static-tunnel";
     let papers = ["nemo-basic-support", "nemo-low-end"];

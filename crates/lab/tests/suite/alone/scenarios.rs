@@ -1,6 +1,6 @@
 //! Runs of scenarios that use the whole machine, or limit times to a few milliseconds.
 
-use crate::common::{LabUser, output_text, reserve_machine};
+use crate::common::{LabUser, output_text, take_machine_lock};
 use crate::play::{
     FirstRun, assert_passes_with_first_run, can_run_small_scenario, run_small_scenario, write_small_scenario,
 };
@@ -17,11 +17,11 @@ fn scenario_with_a_hundred_vehicles_passes() {
 }
 
 #[test]
-fn scenario_hard_cut_passes() {
+fn lab_scenario_hard_cut_meets_its_expectations() {
     // The scenario `hard-cut` allows outages of at most 50 ms, so the run needs the machine alone.
     assert_passes_with_first_run(
         FirstRun::Alone,
-        "scenario_hard_cut_passes",
+        "lab_scenario_hard_cut_meets_its_expectations",
         "hard-cut",
         LabUser::Root,
         &["--path", "auto"],
@@ -29,11 +29,11 @@ fn scenario_hard_cut_passes() {
 }
 
 #[test]
-fn scenario_bus_passes() {
+fn lab_scenario_bus_meets_its_expectations() {
     // The scenario `bus` allows outages of at most 50 ms, so the run needs the machine alone.
     assert_passes_with_first_run(
         FirstRun::Alone,
-        "scenario_bus_passes",
+        "lab_scenario_bus_meets_its_expectations",
         "bus",
         LabUser::Root,
         &["--path", "auto"],
@@ -212,7 +212,7 @@ at_least = 60
 
 #[test]
 fn emulated_links_have_configured_delay_rate_and_loss() {
-    let _alone = reserve_machine();
+    let _alone = take_machine_lock();
     if !can_run_small_scenario("emulated_links") {
         return;
     }

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{LAB_PROGRAM, new_output_folder, output_text, repository};
+use crate::common::{LAB_PROGRAM, new_output_folder, output_text, repository_root};
 
 /// Returns the names of the scenarios' folders.
 fn scenario_folders() -> Vec<String> {
-    let entries = std::fs::read_dir(repository().join("scenarios")).expect("the scenarios");
+    let entries = std::fs::read_dir(repository_root().join("scenarios")).expect("the scenarios");
     let entries = entries.map(|entry| entry.expect("an entry"));
     let folders = entries.filter(|entry| entry.path().join("scenario.toml").exists());
     let mut names: Vec<String> =
@@ -19,11 +19,11 @@ fn scenario_folders() -> Vec<String> {
 }
 
 fn run_lab(arguments: &[&str]) -> Output {
-    Command::new(LAB_PROGRAM).args(arguments).current_dir(repository()).output().expect("the lab starts")
+    Command::new(LAB_PROGRAM).args(arguments).current_dir(repository_root()).output().expect("the lab starts")
 }
 
 #[test]
-fn scenarios_are_listed() {
+fn lab_lists_scenarios() {
     let out = run_lab(&["list"]);
     assert!(out.status.success(), "{}", output_text(&out));
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -36,7 +36,7 @@ fn scenarios_are_listed() {
 fn closed_output_pipe_is_no_error() {
     let mut child = Command::new(LAB_PROGRAM)
         .arg("list")
-        .current_dir(repository())
+        .current_dir(repository_root())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

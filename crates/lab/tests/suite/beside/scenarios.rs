@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{
-    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository,
-    reserve_machine, share_machine,
+    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository_root,
+    share_machine_lock, take_machine_lock,
 };
 use crate::play::{
     assert_passes, assert_passes_with_options, can_run_small_scenario, carnet_program, run_small_scenario,
@@ -19,14 +19,14 @@ use crate::play::{
 };
 
 #[test]
-fn scenario_two_uplinks_passes_as_root() {
-    assert_passes("scenario_two_uplinks_passes_as_root", "two-uplinks", LabUser::Root);
+fn lab_scenario_two_uplinks_meets_its_expectations_as_root() {
+    assert_passes("lab_scenario_two_uplinks_meets_its_expectations_as_root", "two-uplinks", LabUser::Root);
 }
 
 #[test]
-fn scenario_two_uplinks_passes_over_the_tun_device() {
+fn lab_scenario_two_uplinks_meets_its_expectations_over_the_tun_device() {
     assert_passes_with_options(
-        "scenario_two_uplinks_passes_over_the_tun_device",
+        "lab_scenario_two_uplinks_meets_its_expectations_over_the_tun_device",
         "two-uplinks",
         LabUser::Root,
         &["--path", "tun"],
@@ -34,9 +34,9 @@ fn scenario_two_uplinks_passes_over_the_tun_device() {
 }
 
 #[test]
-fn scenario_two_uplinks_passes_over_xdp() {
+fn lab_scenario_two_uplinks_meets_its_expectations_over_xdp() {
     assert_passes_with_options(
-        "scenario_two_uplinks_passes_over_xdp",
+        "lab_scenario_two_uplinks_meets_its_expectations_over_xdp",
         "two-uplinks",
         LabUser::Root,
         &["--path", "xdp"],
@@ -71,108 +71,121 @@ fn scenario_along_roadside_units_passes() {
 }
 
 #[test]
-fn scenario_two_uplinks_passes_without_root() {
-    assert_passes("scenario_two_uplinks_passes_without_root", "two-uplinks", LabUser::Nobody);
+fn lab_scenario_two_uplinks_meets_its_expectations_without_root() {
+    assert_passes(
+        "lab_scenario_two_uplinks_meets_its_expectations_without_root",
+        "two-uplinks",
+        LabUser::Nobody,
+    );
 }
 
 #[test]
-fn scenario_wifi_wimax_passes() {
-    assert_passes("scenario_wifi_wimax_passes", "wifi-wimax", LabUser::Root);
+fn lab_scenario_wifi_wimax_meets_its_expectations() {
+    assert_passes("lab_scenario_wifi_wimax_meets_its_expectations", "wifi-wimax", LabUser::Root);
 }
 
 #[test]
-fn scenario_three_uplinks_passes() {
-    assert_passes("scenario_three_uplinks_passes", "three-uplinks", LabUser::Root);
+fn lab_scenario_three_uplinks_meets_its_expectations() {
+    assert_passes("lab_scenario_three_uplinks_meets_its_expectations", "three-uplinks", LabUser::Root);
 }
 
 #[test]
-fn scenario_two_ways_passes() {
-    assert_passes("scenario_two_ways_passes", "two-ways", LabUser::Root);
+fn lab_scenario_two_ways_meets_its_expectations() {
+    assert_passes("lab_scenario_two_ways_meets_its_expectations", "two-ways", LabUser::Root);
 }
 
 #[test]
-fn scenario_balance_passes() {
-    assert_passes("scenario_balance_passes", "balance", LabUser::Root);
+fn lab_scenario_balance_meets_its_expectations() {
+    assert_passes("lab_scenario_balance_meets_its_expectations", "balance", LabUser::Root);
 }
 
 #[test]
-fn scenario_flow_binding_passes() {
-    assert_passes("scenario_flow_binding_passes", "flow-binding", LabUser::Root);
+fn lab_scenario_flow_binding_meets_its_expectations() {
+    assert_passes("lab_scenario_flow_binding_meets_its_expectations", "flow-binding", LabUser::Root);
 }
 
 #[test]
-fn scenario_any_access_passes() {
-    assert_passes("scenario_any_access_passes", "any-access", LabUser::Root);
+fn lab_scenario_any_access_meets_its_expectations() {
+    assert_passes("lab_scenario_any_access_meets_its_expectations", "any-access", LabUser::Root);
 }
 
 #[test]
-fn scenario_nat_quiet_passes() {
-    assert_passes("scenario_nat_quiet_passes", "nat-quiet", LabUser::Root);
+fn lab_scenario_nat_quiet_meets_its_expectations() {
+    assert_passes("lab_scenario_nat_quiet_meets_its_expectations", "nat-quiet", LabUser::Root);
 }
 
 #[test]
-fn scenario_nat_cellular_passes_as_root() {
-    assert_passes("scenario_nat_cellular_passes_as_root", "nat-cellular", LabUser::Root);
+fn lab_scenario_nat_cellular_meets_its_expectations_as_root() {
+    assert_passes("lab_scenario_nat_cellular_meets_its_expectations_as_root", "nat-cellular", LabUser::Root);
 }
 
 #[test]
-fn scenario_tunnel_of_doom_passes() {
-    assert_passes("scenario_tunnel_of_doom_passes", "tunnel-of-doom", LabUser::Root);
+fn lab_scenario_tunnel_of_doom_meets_its_expectations() {
+    assert_passes("lab_scenario_tunnel_of_doom_meets_its_expectations", "tunnel-of-doom", LabUser::Root);
 }
 
 /// Captures show how many headers are around packets, and which home agents the packets cross.
 #[test]
-fn scenario_nested_routers_passes() {
-    let test = "scenario_nested_routers_passes";
+fn lab_scenario_nested_routers_meets_its_expectations() {
+    let test = "lab_scenario_nested_routers_meets_its_expectations";
     assert_passes_with_options(test, "nested", LabUser::Root, &["--path", "auto", "--pcap"]);
 }
 
 /// No packet is lost when the direct route appears and when either end moves. When the direct route is cut,
 /// at most the number that the scenario states is lost.
 #[test]
-fn scenario_direct_routes_passes() {
-    assert_passes("scenario_direct_routes_passes", "direct-routes", LabUser::Root);
+fn lab_scenario_direct_routes_meets_its_expectations() {
+    assert_passes("lab_scenario_direct_routes_meets_its_expectations", "direct-routes", LabUser::Root);
 }
 
 #[test]
-fn scenario_drain_passes() {
-    assert_passes_with_options("scenario_drain_passes", "drain", LabUser::Root, &["--size", "6"]);
+fn lab_scenario_drain_meets_its_expectations() {
+    assert_passes_with_options(
+        "lab_scenario_drain_meets_its_expectations",
+        "drain",
+        LabUser::Root,
+        &["--size", "6"],
+    );
 }
 
 #[test]
-fn scenario_returning_home_passes() {
-    assert_passes("scenario_returning_home_passes", "returning-home", LabUser::Root);
+fn lab_scenario_returning_home_meets_its_expectations() {
+    assert_passes("lab_scenario_returning_home_meets_its_expectations", "returning-home", LabUser::Root);
 }
 
 #[test]
-fn scenario_visiting_node_passes() {
-    assert_passes("scenario_visiting_node_passes", "visiting-node", LabUser::Root);
+fn lab_scenario_visiting_node_meets_its_expectations() {
+    assert_passes("lab_scenario_visiting_node_meets_its_expectations", "visiting-node", LabUser::Root);
 }
 
 #[test]
-fn scenario_platoon_passes_as_root() {
-    assert_passes("scenario_platoon_passes_as_root", "platoon", LabUser::Root);
+fn lab_scenario_platoon_meets_its_expectations_as_root() {
+    assert_passes("lab_scenario_platoon_meets_its_expectations_as_root", "platoon", LabUser::Root);
 }
 
 #[test]
-fn scenario_platoon_passes_without_root() {
-    assert_passes("scenario_platoon_passes_without_root", "platoon", LabUser::Nobody);
+fn lab_scenario_platoon_meets_its_expectations_without_root() {
+    assert_passes("lab_scenario_platoon_meets_its_expectations_without_root", "platoon", LabUser::Nobody);
 }
 
 #[test]
-fn scenario_crossing_passes_as_root() {
-    assert_passes("scenario_crossing_passes_as_root", "crossing", LabUser::Root);
+fn lab_scenario_crossing_meets_its_expectations_as_root() {
+    assert_passes("lab_scenario_crossing_meets_its_expectations_as_root", "crossing", LabUser::Root);
 }
 
 #[test]
-fn scenario_crossing_passes_without_root() {
-    assert_passes("scenario_crossing_passes_without_root", "crossing", LabUser::Nobody);
+fn lab_scenario_crossing_meets_its_expectations_without_root() {
+    assert_passes("lab_scenario_crossing_meets_its_expectations_without_root", "crossing", LabUser::Nobody);
 }
 
 /// The scenario has receivers of an event, and four attackers whose messages no station may accept.
 #[test]
-fn scenario_crossing_passes_with_signatures() {
-    assert_passes("scenario_crossing_passes_with_signatures", "crossing-signed", LabUser::Root);
+fn lab_scenario_crossing_meets_its_expectations_with_signatures() {
+    assert_passes(
+        "lab_scenario_crossing_meets_its_expectations_with_signatures",
+        "crossing-signed",
+        LabUser::Root,
+    );
 }
 
 /// A scenario of three nodes without carnet. `a` pings `b` over an emulated link, and `lost` through a router
@@ -237,7 +250,7 @@ fn run_wire_cut_scenario(name: &str, target: &str, action: &str) -> (String, ser
 
 #[test]
 fn permanently_cut_link_fails_the_expectation_that_no_ping_is_lost() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("wire_cut_for_good") {
         return;
     }
@@ -257,7 +270,7 @@ fn permanently_cut_link_fails_the_expectation_that_no_ping_is_lost() {
 
 #[test]
 fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("host_that_never_answers") {
         return;
     }
@@ -286,7 +299,9 @@ fn run_changed_scenario(
     let place = new_output_folder(test);
     let copy = place.join(scenario);
     std::fs::create_dir(&copy).expect("folder");
-    for file in std::fs::read_dir(repository().join("scenarios").join(scenario)).expect("there").flatten() {
+    for file in
+        std::fs::read_dir(repository_root().join("scenarios").join(scenario)).expect("there").flatten()
+    {
         let name = file.file_name().into_string().expect("a name");
         let text = change(&name, std::fs::read_to_string(file.path()).expect("text"));
         std::fs::write(copy.join(name), text).expect("file");
@@ -294,7 +309,7 @@ fn run_changed_scenario(
     let mut held = (false, String::new());
     for attempt in 1..=3 {
         let (_beside, _alone) =
-            if attempt == 1 { (Some(share_machine()), None) } else { (None, Some(reserve_machine())) };
+            if attempt == 1 { (Some(share_machine_lock()), None) } else { (None, Some(take_machine_lock())) };
         let mut lab = Command::new(LAB_PROGRAM);
         // Pass the folder of the scenario, which the lab accepts in place of a name.
         lab.arg("run").arg(&copy).args(["--quick", "--slow", "--carnet"]).arg(&carnet);
@@ -416,14 +431,14 @@ fn fcd_export_from_second_0_runs_and_loses_packets_without_position() {
         return report_skipped("export_from_0", &why);
     }
     let place = new_output_folder("export_from_0");
-    let vehicle = repository().join("scenarios/platoon/vehicle.toml");
+    let vehicle = repository_root().join("scenarios/platoon/vehicle.toml");
     std::fs::write(place.join("scenario.toml"), SUMO_EXPORT_SCENARIO).expect("file");
     std::fs::write(place.join("fcd.xml"), export).expect("file");
     std::fs::copy(vehicle, place.join("vehicle.toml")).expect("file");
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
         let (_beside, _alone) =
-            if attempt == 1 { (Some(share_machine()), None) } else { (None, Some(reserve_machine())) };
+            if attempt == 1 { (Some(share_machine_lock()), None) } else { (None, Some(take_machine_lock())) };
         let mut lab = Command::new(LAB_PROGRAM);
         lab.arg("run").arg(&place).args(["--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
@@ -453,7 +468,7 @@ esac
 
 #[test]
 fn lab_run_ends_with_log_of_dead_station() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("a_station_that_dies") {
         return;
     }
@@ -467,7 +482,7 @@ fn lab_run_ends_with_log_of_dead_station() {
 
 #[test]
 fn expectations_decide_the_exit_status() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("expectations_decide_the_exit_status") {
         return;
     }
@@ -487,7 +502,7 @@ fn expectations_decide_the_exit_status() {
 /// its station runs.
 #[test]
 fn lab_repeats_run_with_more_time_if_stations_start_slowly() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("run_whose_stations_are_slow") {
         return;
     }
@@ -505,7 +520,7 @@ fn lab_repeats_run_with_more_time_if_stations_start_slowly() {
 
 #[test]
 fn shell_enters_testbed_and_testbed_is_removed() {
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     if !can_run_small_scenario("a_testbed_can_be_entered") {
         return;
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, repository, run_smoke_bench, share_machine,
+    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, repository_root, run_smoke_bench,
+    share_machine_lock,
 };
 
 #[test]
@@ -17,12 +18,12 @@ fn takeover_faults_lose_no_binding_and_leave_one_leader() {
     if let Some(why) = reason_not_to_run(LabUser::Root) {
         return report_skipped("takeover", &why);
     }
-    let there = repository().join("out/tools/etcd").is_file()
+    let there = repository_root().join("out/tools/etcd").is_file()
         || Command::new("etcd").arg("--version").output().is_ok();
     if !there {
         return report_skipped("takeover", "etcd is missing (tools/setup.sh test)");
     }
-    let _beside = share_machine();
+    let _beside = share_machine_lock();
     // If the run fails, the message has the seed and each fault.
     let (out, told, bench) = run_smoke_bench("takeover", &["--only", "takeover"], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();

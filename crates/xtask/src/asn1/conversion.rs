@@ -17,7 +17,7 @@ use super::types::{Asn1Type, Bounds, Component, Kind};
 ///
 /// # Errors
 /// Returns an error for an unsupported part of the notation.
-pub fn lower_module(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Asn1Type>> {
+pub fn convert_module(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Asn1Type>> {
     let mut known = BTreeMap::new();
     let mut own = Vec::new();
     let mut values = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn lower_module(definitions: &[ToplevelDefinition], module: &str) -> anyhow:
         }
     }
     let taken = known.keys().map(|name| pascal_case(name)).collect();
-    let mut lowering = Lowering {
+    let mut lowering = TypeConverter {
         known_types: known,
         known_values: values,
         object_sets: sets,
@@ -69,7 +69,7 @@ pub fn lower_module(definitions: &[ToplevelDefinition], module: &str) -> anyhow:
     Ok(lowering.types)
 }
 
-struct Lowering<'a> {
+struct TypeConverter<'a> {
     /// Types by name. If two modules define a type of the same name, this is the type of the module to
     /// generate.
     known_types: BTreeMap<String, &'a ToplevelTypeDefinition>,
@@ -80,7 +80,7 @@ struct Lowering<'a> {
     types: Vec<Asn1Type>,
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> TypeConverter<'a> {
     /// Adds the type `name`. `more` are constraints that a use of the type adds to the type's own
     /// constraints.
     fn define_type(
@@ -136,13 +136,13 @@ impl<'a> Lowering<'a> {
                 }
             }
             ASN1Type::SequenceOf(it) => {
-                let item = self.lower_component(&it.element_type, &[], &name, "Item")?;
+                let item = self.convert_component(&it.element_type, &[], &name, "Item")?;
                 let size = bounds_of(&constraints, true)?.context("a SEQUENCE OF any size")?;
                 Kind::List { item, size }
             }
-            ASN1Type::Sequence(it) => match self.lower_numbered_value(it)? {
+            ASN1Type::Sequence(it) => match self.convert_numbered_value(it)? {
                 Some(kind) => kind,
-                None => self.lower_sequence(&name, it)?,
+                None => self.convert_sequence(&name, it)?,
             },
             ASN1Type::Choice(it) => {
                 let count = it.extensible.unwrap_or(it.options.len());
@@ -151,7 +151,7 @@ impl<'a> Lowering<'a> {
                     let constraints: Vec<_> = option.constraints.iter().collect();
                     all.push((
                         pascal_case(&option.name),
-                        self.lower_component(&option.ty, &constraints, &name, &option.name)?,
+                        self.convert_component(&option.ty, &constraints, &name, &option.name)?,
                     ));
                 }
                 let additions = all.split_off(count);
@@ -166,7 +166,7 @@ impl<'a> Lowering<'a> {
             }
             other => bail!("this generator does not support the ASN.1 type {}", other.as_str()),
         };
-        let copy = self.is_kind_copy(&kind);
+        let copy = self.can_copy_kind(&kind);
         self.types.push(Asn1Type {
             name,
             asn1_name: asn1_name.to_owned(),
@@ -178,7 +178,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns the type of a component; defines one if the component has an anonymous type.
-    fn lower_component(
+    fn convert_component(
         &mut self,
         ty: &ASN1Type,
         more: &[&Constraint],
@@ -215,7 +215,7 @@ impl<'a> Lowering<'a> {
         Ok(own)
     }
 
-    fn lower_sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
+    fn convert_sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
         // rasn-compiler puts the components that COMPONENTS OF includes behind all others, although they are
         // first in ETSI's types. It also counts one component too many for each COMPONENTS OF.
         let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
@@ -236,7 +236,7 @@ impl<'a> Lowering<'a> {
                     self.define_type(own.clone(), group, &comment, &member.ty, &[])?;
                     own
                 }
-                None => self.lower_component(&member.ty, &constraints, name, &member.name)?,
+                None => self.convert_component(&member.ty, &constraints, name, &member.name)?,
             };
             let default = match &member.optionality {
                 Optionality::Default(value) => Some(self.default_expression(&member.ty, &ty, value)?),
@@ -273,7 +273,7 @@ impl<'a> Lowering<'a> {
 
     /// Returns the kind of a SEQUENCE that consists of a number and a value whose type depends on the number
     /// (X.681). `None` for any other SEQUENCE.
-    fn lower_numbered_value(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
+    fn convert_numbered_value(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
         let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else {
@@ -360,8 +360,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn is_kind_copy(&self, kind: &Kind) -> bool {
-        let named = |ty: &str| self.is_named_copy(ty);
+    fn can_copy_kind(&self, kind: &Kind) -> bool {
+        let named = |ty: &str| self.can_copy_named_type(ty);
         match kind {
             Kind::Alias(ty) => named(ty),
             Kind::Integer { .. } | Kind::Enumerated { .. } | Kind::BitString { .. } => true,
@@ -375,7 +375,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn is_named_copy(&self, name: &str) -> bool {
+    fn can_copy_named_type(&self, name: &str) -> bool {
         if matches!(name, "bool" | "i64" | "Null") {
             return true;
         }
@@ -385,20 +385,20 @@ impl<'a> Lowering<'a> {
         self.known_types
             .values()
             .find(|it| pascal_case(&it.name) == name)
-            .is_some_and(|it| self.is_type_copy(&it.ty))
+            .is_some_and(|it| self.can_copy_type(&it.ty))
     }
 
-    fn is_type_copy(&self, ty: &ASN1Type) -> bool {
+    fn can_copy_type(&self, ty: &ASN1Type) -> bool {
         match ty {
             ASN1Type::Boolean(_)
             | ASN1Type::Null
             | ASN1Type::Integer(_)
             | ASN1Type::Enumerated(_)
             | ASN1Type::BitString(_) => true,
-            ASN1Type::ElsewhereDeclaredType(it) => self.is_named_copy(&pascal_case(&it.identifier)),
-            ASN1Type::Sequence(it) => it.members.iter().all(|it| self.is_type_copy(&it.ty)),
+            ASN1Type::ElsewhereDeclaredType(it) => self.can_copy_named_type(&pascal_case(&it.identifier)),
+            ASN1Type::Sequence(it) => it.members.iter().all(|it| self.can_copy_type(&it.ty)),
             ASN1Type::Choice(it) => {
-                it.extensible.is_none() && it.options.iter().all(|it| self.is_type_copy(&it.ty))
+                it.extensible.is_none() && it.options.iter().all(|it| self.can_copy_type(&it.ty))
             }
             _ => false,
         }
