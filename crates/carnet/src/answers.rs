@@ -55,7 +55,10 @@ pub fn station_status(
         dataplane_loading: platform.and_then(Platform::path_being_loaded).map(|path| path.name().into()),
         encryption: config.describe_encryption(),
         mobile_router: station.nemo().mobile_router_status(),
-        home_agent: station.nemo().home_agent_status().map(|agent| home_agent(agent, platform, traffic)),
+        home_agent: station
+            .nemo()
+            .home_agent_status()
+            .map(|agent| home_agent_status(agent, platform, traffic)),
         geonet,
         obstacles: platform.map(Platform::obstacle_messages).unwrap_or_default(),
         sandbox: sandbox.map(|held| model::Sandbox {
@@ -68,7 +71,7 @@ pub fn station_status(
 }
 
 /// Returns the status of the home agent, with the platform's status of the NAT.
-fn home_agent(
+fn home_agent_status(
     mut agent: model::HomeAgentStatus,
     platform: Option<&Platform>,
     traffic: &TrafficCounts,
@@ -93,7 +96,7 @@ pub fn lan_status(config: &Config, station: &Station, services: &LanServices, no
     let Some(router) = &config.mobile_router else { return Vec::new() };
     let mut known: BTreeMap<String, model::LanInterface> =
         station.nemo().lan_status().into_iter().map(|lan| (lan.interface.clone(), lan)).collect();
-    let lans = router.lan_with_ipv4_prefix().map(|(lan, ipv4_prefix)| {
+    let lans = router.lans_with_ipv4_prefix().map(|(lan, ipv4_prefix)| {
         let interface = lan.interface.as_str();
         let link = services.service_links().iter().find(|link| link.name == interface);
         let status = known.remove(interface).unwrap_or_else(|| model::LanInterface {
@@ -195,7 +198,7 @@ fn traffic_by_interface(
 
 /// Returns the answer to `GET /v1/uplinks`: the station's uplinks. Each has the first fault that this machine
 /// reports about it, and its traffic to captive portals.
-pub fn uplinks(
+pub fn uplink_status(
     station: &Station,
     obstacles: &[String],
     traffic: &TrafficCounts,

@@ -31,7 +31,7 @@ pub fn check_config_file(path: &Path) -> ExitCode {
             let tokens = config.station.tcp_api.as_ref().and_then(|http| http.token_file.as_deref());
             let tokens =
                 tokens.map_or(Ok(()), crate::http::check_tokens).map_err(|error| format!("{error:#}"));
-            let trace = check_trace(&config).map_err(|error| error.to_string());
+            let trace = check_position_trace(&config).map_err(|error| error.to_string());
             let rng = Rng::from_seed(Seed::default());
             let security = load_security(&config, rng, clock::wall_time()).map(|furnished| {
                 for warning in furnished.operator_warnings {
@@ -80,7 +80,7 @@ fn files_of_secrets_readable_by_others(config: &Config, path: &Path, text: &str)
 }
 
 /// Reads the station's trace of positions in the same way as `run` does.
-fn check_trace(config: &Config) -> carnet_linux::Result<()> {
+fn check_position_trace(config: &Config) -> carnet_linux::Result<()> {
     match config.geonet.as_ref().map(|geonet| &geonet.position_source) {
         Some(PositionSource::Trace(path)) => PositionTrace::read_trace(path).map(drop),
         _ => Ok(()),

@@ -472,18 +472,18 @@ pub enum AwaitedState {
 #[derive(Debug, Args)]
 pub struct ConfigFile {
     /// The config file; docs/config.md describes it.
-    #[arg(value_name = "FILE", required_unless_present = "named")]
+    #[arg(value_name = "FILE", required_unless_present = "config_option")]
     config: Option<PathBuf>,
     /// The config file, as an option instead of an argument.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
-    named: Option<PathBuf>,
+    config_option: Option<PathBuf>,
 }
 
 impl ConfigFile {
     /// Returns the path of the config file.
     pub fn path(self) -> PathBuf {
         // clap has checked that one of the two is present.
-        self.config.or(self.named).unwrap_or_default()
+        self.config.or(self.config_option).unwrap_or_default()
     }
 }
 

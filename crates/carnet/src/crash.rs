@@ -50,7 +50,7 @@ pub fn install_panic_hook() {
 }
 
 /// Makes the hook also write a crash report of each panic into a directory, under the name of the station.
-pub fn keep_reports(directory: &Path, station: &str) {
+pub fn set_report_location(directory: &Path, station: &str) {
     let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let _ = REPORT_LOCATION.set((directory, station.to_owned()));
 }

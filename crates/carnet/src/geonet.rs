@@ -59,12 +59,12 @@ const POSITION_LOG_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_POSITION_AGE: Duration = Duration::from_millis(100);
 const MAX_POSITION_AGE_IN_MOTION: Duration = Duration::from_millis(10);
 /// Longest interval between positions for the facilities: [`LONGEST_CAM_INTERVAL`] at rest,
-/// [`CHECK_CAM_GENERATION`] in motion.
+/// [`CAM_CHECK_INTERVAL`] in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
-const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
+const CAM_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Speed in m/s below which the station sends one CAM per second, because it moves less than four metres in
 /// that time.
-const SLOW_SPEED: f64 = 1.0;
+const MAX_SPEED_AT_REST: f64 = 1.0;
 
 /// Event that [`Geonet::next_event`] returns.
 #[derive(Debug)]
@@ -116,8 +116,8 @@ pub struct Geonet {
     payload_sender: broadcast::Sender<GnReceived>,
     running_pings: RunningPings,
     /// State of the positioning, in one word.
-    state: &'static str,
-    reckoner: PositionReckoner,
+    positioning_state: &'static str,
+    position_reckoner: PositionReckoner,
     /// Whether the station has facilities. If so, it needs the quality of positions, and checks whether to
     /// send a CAM.
     checks_cam_generation: bool,
@@ -177,8 +177,8 @@ impl Geonet {
             config: config.clone(),
             payload_sender: broadcast::channel(RECEIVED_BUFFER_LENGTH).0,
             running_pings: RunningPings::new(seed as u16),
-            state: "no_fix",
-            reckoner: PositionReckoner::new(matches!(
+            positioning_state: "no_fix",
+            position_reckoner: PositionReckoner::new(matches!(
                 config.position_source,
                 config::PositionSource::Fixed(_)
             )),
@@ -255,7 +255,7 @@ impl Geonet {
             () = sleep_until(report) => Ok(GeonetEvent::Report),
             event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
             event = self.multicast_lans.next_event() => event.map(GeonetEvent::Multicast),
-            loaded = self.fast_path.programs_loaded() => Ok(GeonetEvent::FastPath(loaded)),
+            loaded = self.fast_path.wait_until_programs_loaded() => Ok(GeonetEvent::FastPath(loaded)),
         }
     }
 
@@ -334,16 +334,16 @@ impl Geonet {
     ) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
-                if self.state != "fix" && self.position_log_limiter.try_take_token(now) {
+                if self.positioning_state != "fix" && self.position_log_limiter.try_take_token(now) {
                     info!("the station knows its position: the position receiver reports a fix");
                 }
-                self.state = "fix";
-                self.reckoner.handle_fix(fix);
+                self.positioning_state = "fix";
+                self.position_reckoner.handle_fix(fix);
                 (self.report_position(now), None)
             }
             PositionEvent::Lost { reason } => {
-                self.state = loss_reason_name(&reason);
-                self.reckoner.handle_position_loss();
+                self.positioning_state = loss_reason_name(&reason);
+                self.position_reckoner.handle_position_loss();
                 (
                     self.report_position(now),
                     Some(format!("the station does not know its position: {}", loss_reason_text(&reason))),
@@ -395,7 +395,7 @@ impl Geonet {
     fn position_update_interval(&self) -> Duration {
         let interval = self.config.mib_parameters.position_update_interval;
         match self.checks_cam_generation {
-            true if self.reckoner.speed() >= SLOW_SPEED => interval.min(CHECK_CAM_GENERATION),
+            true if self.position_reckoner.speed() >= MAX_SPEED_AT_REST => interval.min(CAM_CHECK_INTERVAL),
             true => interval.min(LONGEST_CAM_INTERVAL),
             false => interval,
         }
@@ -404,13 +404,13 @@ impl Geonet {
     /// Returns the largest age that the position in a packet may have.
     fn max_position_age(&self) -> Duration {
         let half_a_metre =
-            Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(MAX_POSITION_AGE);
+            Duration::try_from_secs_f64(0.5 / self.position_reckoner.speed()).unwrap_or(MAX_POSITION_AGE);
         half_a_metre.clamp(MAX_POSITION_AGE_IN_MOTION, MAX_POSITION_AGE)
     }
 
     /// Returns the present position; `None` before the first fix.
     pub fn report_position(&mut self, now: Time) -> Option<Position> {
-        let fix = self.reckoner.present_position(now)?;
+        let fix = self.position_reckoner.present_position(now)?;
         self.position_reported_at = Some(now);
         // The cast from float to integer saturates, so large values do no harm.
         self.position_quality = PositionQuality {
@@ -418,7 +418,7 @@ impl Geonet {
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
             moves: fix.speed.is_some(),
             heads: fix.course_degrees.is_some(),
-            lost: self.state != "fix",
+            lost: self.positioning_state != "fix",
         };
         let pai_interval = f64::from(self.config.mib_parameters.pai_interval_m);
         let vector = fix.position_vector(self.address?, self.position_source.leap_seconds(), pai_interval);
@@ -502,7 +502,7 @@ impl Geonet {
             link: link_state_name(self.frame_link.state()).into(),
             path: self.fast_path.name().into(),
             path_loading: self.fast_path.path_being_loaded().map(str::to_owned),
-            position: self.state.into(),
+            position: self.positioning_state.into(),
             ..status.unwrap_or_default()
         }
     }

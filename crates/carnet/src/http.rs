@@ -106,7 +106,7 @@ pub async fn serve_api(
         tasks.push(tokio::spawn(async move { serve_port(app, http, opened.ok(), stopped).await }));
     }
     tasks.push(tokio::spawn(async move {
-        serve_http(listener, app).with_graceful_shutdown(when_stopped(stopped)).await
+        serve_http(listener, app).with_graceful_shutdown(wait_until_stopped(stopped)).await
     }));
     Ok(ApiServer { socket, stop_sender: stop, server_tasks: tasks })
 }
@@ -131,7 +131,7 @@ async fn serve_port(
         }
         tokio::select! {
         () = tokio::time::sleep(BIND_RETRY_PAUSE) => {}
-        () = when_stopped(stopped.clone()) => return Ok(()),
+        () = wait_until_stopped(stopped.clone()) => return Ok(()),
         }
         port = open_port(&http).ok();
         if port.is_some() {
@@ -169,7 +169,7 @@ impl Drop for ApiServer {
 }
 
 /// Waits until the server stops, which `stopped` reports, or until the server is dropped.
-async fn when_stopped(mut stopped: watch::Receiver<bool>) {
+async fn wait_until_stopped(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
@@ -203,7 +203,7 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// Returns an error if another station uses the socket.
-pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
+pub fn is_stale_socket(path: &Path) -> anyhow::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => {
             bail!(
@@ -234,7 +234,7 @@ fn bind_socket(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot make the directory {} of the socket", directory.display()))?;
     }
-    if is_stale(path)? {
+    if is_stale_socket(path)? {
         fs::remove_file(path)
             .with_context(|| format!("cannot remove the stale socket {}", path.display()))?;
     }
@@ -259,12 +259,12 @@ type AnswerFuture = Pin<Box<dyn Future<Output = Result<Response, ApiRefusal>> + 
 /// Function that answers requests to a path.
 type RequestHandler = fn(ApiState, HttpRequest) -> AnswerFuture;
 
-fn get(handler: RequestHandler) -> MethodRouter<ApiState> {
+fn get_route(handler: RequestHandler) -> MethodRouter<ApiState> {
     method_route(MethodFilter::GET, handler)
 }
 
 /// Returns the route of a path whose requests may have a query.
-fn get_with_query(handler: RequestHandler) -> MethodRouter<ApiState> {
+fn get_route_with_query(handler: RequestHandler) -> MethodRouter<ApiState> {
     on(MethodFilter::GET, move |State(app): State<ApiState>, request: HttpRequest| handler(app, request))
 }
 
@@ -282,7 +282,7 @@ fn method_route(method: MethodFilter, handler: RequestHandler) -> MethodRouter<A
         let unknown = request.uri().query().and_then(|query| query.split('&').find(|pair| !pair.is_empty()));
         let refusal = unknown.map(|pair| {
             let key = pair.split_once('=').map_or(pair, |(key, _)| key);
-            bad_query(format!("{key:?} is not known, expected no parameters"))
+            bad_query_refusal(format!("{key:?} is not known, expected no parameters"))
         });
         async move {
             match refusal {
@@ -294,7 +294,7 @@ fn method_route(method: MethodFilter, handler: RequestHandler) -> MethodRouter<A
 }
 
 /// Returns the error response for a wrong query.
-fn bad_query(mistake: String) -> ApiRefusal {
+fn bad_query_refusal(mistake: String) -> ApiRefusal {
     ApiRefusal::new(StatusCode::BAD_REQUEST, mistake)
 }
 
@@ -303,26 +303,26 @@ fn api_router(app: ApiState) -> Router {
     #[cfg(feature = "geonet")]
     let router = router.merge(geonet::geonet_router()).merge(facilities::facilities_router());
     router
-        .route("/v1/status", get(|app, _| app.query_station(StationRequest::Status)))
-        .route("/v1/bindings", get(|app, _| app.query_station(StationRequest::Bindings)))
-        .route("/v1/uplinks", get(|app, _| app.query_station(StationRequest::Uplinks)))
-        .route("/v1/tunnels", get(|app, _| app.query_station(StationRequest::Tunnels)))
-        .route("/v1/routes", get(|app, _| app.query_station(StationRequest::Routes)))
-        .route("/v1/policies", get(|app, _| app.query_station(StationRequest::Policies)))
-        .route("/v1/lan", get(|app, _| app.query_station(StationRequest::Lan)))
-        .route("/v1/keys", get(|app, _| app.query_or_refuse(StationRequest::Keys)))
-        .route("/v1/keys/read", post_route(|app, _| app.order_station(StationRequest::ReadKeys)))
-        .route("/v1/counters", get(|app, _| app.query_station(StationRequest::Counters)))
-        .route("/v1/events", get(|app, _| Box::pin(async { Ok(events(app)) })))
-        .route("/metrics", get(|app, _| Box::pin(metrics::answer_metrics(app))))
-        .route("/v1/drain", get(|app, _| app.query_station(StationRequest::Drain)))
+        .route("/v1/status", get_route(|app, _| app.query_station(StationRequest::Status)))
+        .route("/v1/bindings", get_route(|app, _| app.query_station(StationRequest::Bindings)))
+        .route("/v1/uplinks", get_route(|app, _| app.query_station(StationRequest::Uplinks)))
+        .route("/v1/tunnels", get_route(|app, _| app.query_station(StationRequest::Tunnels)))
+        .route("/v1/routes", get_route(|app, _| app.query_station(StationRequest::Routes)))
+        .route("/v1/policies", get_route(|app, _| app.query_station(StationRequest::Policies)))
+        .route("/v1/lan", get_route(|app, _| app.query_station(StationRequest::Lan)))
+        .route("/v1/keys", get_route(|app, _| app.query_or_refuse(StationRequest::Keys)))
+        .route("/v1/keys/read", post_route(|app, _| app.command_station(StationRequest::ReadKeys)))
+        .route("/v1/counters", get_route(|app, _| app.query_station(StationRequest::Counters)))
+        .route("/v1/events", get_route(|app, _| Box::pin(async { Ok(stream_events(app)) })))
+        .route("/metrics", get_route(|app, _| Box::pin(metrics::answer_metrics(app))))
+        .route("/v1/drain", get_route(|app, _| app.query_station(StationRequest::Drain)))
         .route(
             "/v1/drain",
             post_route(|app, body| {
                 app.command_with_body(body, |drain, reply| StationRequest::BeginDrain { drain, reply })
             }),
         )
-        .route("/v1/drain/end", post_route(|app, _| app.order_station(StationRequest::EndDrain)))
+        .route("/v1/drain/end", post_route(|app, _| app.command_station(StationRequest::EndDrain)))
         .route(
             "/v1/revoke",
             post_route(|app, body| {
@@ -372,7 +372,7 @@ impl ApiState {
     }
 
     /// Sends a command that the station may refuse to the run loop.
-    fn order_station(self, request: fn(oneshot::Sender<Answer<()>>) -> StationRequest) -> AnswerFuture {
+    fn command_station(self, request: fn(oneshot::Sender<Answer<()>>) -> StationRequest) -> AnswerFuture {
         Box::pin(async move { self.empty_answer(request).await })
     }
 
@@ -447,9 +447,9 @@ fn json_octets_response(octets: Vec<u8>) -> Response {
 
 /// Reads the body of a request as JSON.
 async fn read_json_body<T: DeserializeOwned>(request: HttpRequest) -> Result<T, ApiRefusal> {
-    let octets = octets(request).await?;
+    let octets = read_json_octets(request).await?;
     let read = serde_json::from_slice(&octets).or_else(|error| {
-        let whole = with_whole_numbers(&octets).ok_or(error)?;
+        let whole = write_whole_floats_as_integers(&octets).ok_or(error)?;
         serde_json::from_slice(&whole)
     });
     read.map_err(|error| {
@@ -463,7 +463,7 @@ async fn read_json_body<T: DeserializeOwned>(request: HttpRequest) -> Result<T, 
 
 /// Returns JSON with whole numbers as integers. JSON has one kind of number (RFC 8259 6), so that 24.0 and
 /// 2.4e1 are 24. Returns `None` if no number changes.
-fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
+fn write_whole_floats_as_integers(json: &[u8]) -> Option<Vec<u8>> {
     /// Largest number up to which a double represents every integer exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     let is_of_number =
@@ -504,7 +504,7 @@ fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Reads the body of a request whose content type must be JSON.
-async fn octets(request: HttpRequest) -> Result<Bytes, ApiRefusal> {
+async fn read_json_octets(request: HttpRequest) -> Result<Bytes, ApiRefusal> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
@@ -528,7 +528,7 @@ async fn octets(request: HttpRequest) -> Result<Bytes, ApiRefusal> {
 }
 
 /// Answers `GET /v1/events` with a stream of events.
-fn events(app: ApiState) -> Response {
+fn stream_events(app: ApiState) -> Response {
     stream_response(stream::unfold(
         (app.events.subscribe(), app.stop_receiver),
         |(mut events, stopped)| async {
@@ -538,7 +538,7 @@ fn events(app: ApiState) -> Response {
             Err(RecvError::Lagged(count)) => missed_events(unix_time(), count),
             Err(RecvError::Closed) => return None,
             },
-            () = when_stopped(stopped.clone()) => return None,
+            () = wait_until_stopped(stopped.clone()) => return None,
             };
             Some((event.to_string(), (events, stopped)))
         },

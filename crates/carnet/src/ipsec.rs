@@ -37,37 +37,37 @@ struct AssociationEnds<'a> {
 /// # Errors
 /// Returns an error if the config does not use IPsec, or if the config does not fit the options of the
 /// command.
-pub fn swanctl_config(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
+pub fn swanctl_config(config: &Config, options: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
         bail!(
             "{}: expected a mobile router or home agent with auth = \"ipsec\", found none",
-            wanted.config.display()
+            options.config.display()
         );
     }
-    if wanted.data && config.dataplane.path != DataplanePath::Tun {
+    if options.data && config.dataplane.path != DataplanePath::Tun {
         bail!(
             "--data: expected dataplane.path = \"tun\", because IPsec cannot encrypt packets that BPF \
              programs forward"
         );
     }
-    let own = |address| address == wanted.gateway;
+    let own = |address| address == options.gateway;
     if config.home_agent.as_ref().is_some_and(|agent| own(agent.address)) {
         bail!(
             "--gateway: expected an address on an interface of the home agent's machine, found the home \
              agent's own address {}",
-            wanted.gateway
+            options.gateway
         );
     }
     let mut text = format!(
         "# Of {}, by carnet ipsec: change that and make this anew.\nconnections {{\n",
-        wanted.config.display()
+        options.config.display()
     );
     if let Some(agent) = &config.home_agent {
         for router in agent.mobile_routers.iter().filter(|router| router.node_auth == Auth::Ipsec) {
             let (local, remote, prefixes) = (agent.address, router.home_address, &router.prefixes[..]);
             write_connections(
                 &mut text,
-                wanted,
+                options,
                 &AssociationEnds { local, remote, prefixes, is_agent: true },
             );
         }
@@ -76,10 +76,10 @@ pub fn swanctl_config(config: &Config, wanted: &Ipsec) -> anyhow::Result<String>
         && let Some(home_agent) = router.home_agents.addresses.first()
     {
         let (local, remote, prefixes) = (router.home_address, *home_agent, &router.prefixes[..]);
-        write_connections(&mut text, wanted, &AssociationEnds { local, remote, prefixes, is_agent: false });
+        write_connections(&mut text, options, &AssociationEnds { local, remote, prefixes, is_agent: false });
     }
     text.push_str("}\n");
-    if wanted.auth == IpsecAuth::Psk {
+    if options.auth == IpsecAuth::Psk {
         let _ = write!(text, "{}", SECRETS_SECTION);
     }
     Ok(text)
@@ -92,15 +92,15 @@ const SECRETS_SECTION: &str = "\
 #                        secret = \"...\" } }
 ";
 
-fn write_connections(text: &mut String, wanted: &Ipsec, pair: &AssociationEnds<'_>) {
-    let AssociationEnds { local, remote, is_agent, .. } = *pair;
+fn write_connections(text: &mut String, options: &Ipsec, ends: &AssociationEnds<'_>) {
+    let AssociationEnds { local, remote, is_agent, .. } = *ends;
     let home_address = if is_agent { remote } else { local };
     let name = format!("carnet-{:x}", u128::from(home_address));
-    let auth = match wanted.auth {
+    let auth = match options.auth {
         IpsecAuth::Psk => "psk",
         IpsecAuth::Pubkey => "pubkey",
     };
-    let ends = |text: &mut String| {
+    let write_ends = |text: &mut String| {
         let _ = write!(
             text,
             "    version = 2\n    mobike = no\n    dpd_delay = 10s\n    keyingtries = 0\n    \
@@ -112,24 +112,24 @@ fn write_connections(text: &mut String, wanted: &Ipsec, pair: &AssociationEnds<'
     // never starts a negotiation.
     let actions = if is_agent { "" } else { TRAP_ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
-    let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);
-    ends(text);
+    let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", options.gateway);
+    write_ends(text);
     let _ = write!(
         text,
         "    children {{\n      messages {{\n        mode = transport_proxy\n        \
          local_ts = {local}/128[135]\n        remote_ts = {remote}/128[135]\n        \
          esp_proposals = {ESP_PROPOSALS}\n{actions}      }}\n    }}\n  }}\n"
     );
-    if !wanted.data || pair.prefixes.is_empty() {
+    if !options.data || ends.prefixes.is_empty() {
         return;
     }
-    let prefixes: Vec<String> = pair.prefixes.iter().map(ToString::to_string).collect();
+    let prefixes: Vec<String> = ends.prefixes.iter().map(ToString::to_string).collect();
     let prefixes = prefixes.join(",");
     let (near, far) = if is_agent { ("::/0", &prefixes[..]) } else { (&prefixes[..], "::/0") };
     let (source, destination) =
-        if is_agent { (wanted.gateway, home_address) } else { (home_address, wanted.gateway) };
+        if is_agent { (options.gateway, home_address) } else { (home_address, options.gateway) };
     let _ = write!(text, "  {name}-data {{\n    local_addrs = {source}\n    remote_addrs = {destination}\n");
-    ends(text);
+    write_ends(text);
     let _ = write!(
         text,
         "    children {{\n      data {{\n        mode = tunnel\n        local_ts = {near}\n        \

@@ -25,7 +25,7 @@ use crate::client::{ApiClient, SOCKET_DIRECTORY};
 /// Interval between two queries to the station.
 const QUERY_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of remote ends that an error message names.
-const MAX_NAMED_ENDS: usize = 5;
+const MAX_LISTED_PEERS: usize = 5;
 
 /// Makes a key pair. Writes the private key into the new file `out`, or to standard output if `out` is
 /// `None`.
@@ -114,8 +114,8 @@ pub async fn rotate_key(mut config: Config, arguments: &RotateArguments) -> anyh
         tokio::time::sleep(QUERY_INTERVAL).await;
     };
     if !missing.is_empty() {
-        let names = missing.iter().take(MAX_NAMED_ENDS).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let others = match missing.len().saturating_sub(MAX_NAMED_ENDS) {
+        let names = missing.iter().take(MAX_LISTED_PEERS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let others = match missing.len().saturating_sub(MAX_LISTED_PEERS) {
             0 => String::new(),
             others => format!(" and {others} others"),
         };

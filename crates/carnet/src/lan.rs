@@ -82,7 +82,7 @@ pub struct LanLink {
     /// Reason why the sockets are not open; `None` if they are open or have not been tried.
     pub open_failure: Option<String>,
     /// Time of the next attempt to open the sockets; `None` if no attempt is planned.
-    next_attempt_at: Option<Time>,
+    next_open_attempt_at: Option<Time>,
     /// Number of messages that the kernel refused to send.
     write_errors: u64,
 }
@@ -327,8 +327,8 @@ impl LanServices {
     }
 
     /// Asks by ARP whether a host uses an address.
-    pub fn send_arp_probe(&mut self, place: LinkIndex, address: Ipv4Addr) {
-        if let Some(link) = self.lan_links.get_mut(place) {
+    pub fn send_arp_probe(&mut self, link: LinkIndex, address: Ipv4Addr) {
+        if let Some(link) = self.lan_links.get_mut(link) {
             link.send_arp_probe(address);
         }
     }
@@ -341,8 +341,8 @@ impl LanServices {
     }
 
     /// Holds a message until this commit is on the disk.
-    pub fn hold_message(&mut self, now: Time, commit: u64, place: LinkIndex, datagram: ServerMessage) {
-        let Some(interface) = self.lan_links.get(place).map(|link| link.name.clone()) else { return };
+    pub fn hold_message(&mut self, now: Time, commit: u64, link: LinkIndex, datagram: ServerMessage) {
+        let Some(interface) = self.lan_links.get(link).map(|link| link.name.clone()) else { return };
         self.held_messages.push(now, Some(commit), interface, datagram);
     }
 
@@ -401,7 +401,7 @@ impl LanLink {
             port,
             link_address,
             open_failure: failure,
-            next_attempt_at: retry,
+            next_open_attempt_at: retry,
             write_errors: 0,
         }
     }
@@ -429,7 +429,7 @@ impl LanLink {
         match DhcpPort::open(&self.name) {
             Ok(port) => {
                 self.port = Some(port);
-                self.next_attempt_at = None;
+                self.next_open_attempt_at = None;
                 if before.is_some() {
                     info!("the DHCP server on {} is up", self.name);
                 }
@@ -440,19 +440,20 @@ impl LanLink {
                     warn!("cannot start the DHCP server on {}: {reason}; trying again every 5 s", self.name);
                 }
                 self.open_failure = Some(reason);
-                self.next_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
+                self.next_open_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
             }
         }
     }
 
     /// Closes the sockets of an interface that has disappeared.
     fn close_sockets(&mut self) {
-        (self.port, self.link_address, self.open_failure, self.next_attempt_at) = (None, None, None, None);
+        (self.port, self.link_address, self.open_failure, self.next_open_attempt_at) =
+            (None, None, None, None);
         self.dhcp_server.set_address(None);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.dhcp_server.poll_timeout().into_iter().chain(self.next_attempt_at).min()
+        self.dhcp_server.poll_timeout().into_iter().chain(self.next_open_attempt_at).min()
     }
 
     fn process_received(&mut self, now: Time, wall: WallTime) {
@@ -464,7 +465,7 @@ impl LanLink {
             });
         }
         self.dhcp_server.handle_timeout(now, wall);
-        if self.next_attempt_at.is_some_and(|retry| retry <= now) {
+        if self.next_open_attempt_at.is_some_and(|retry| retry <= now) {
             self.open_sockets(now);
         }
     }

@@ -41,8 +41,8 @@ pub fn start_log(filter: Option<&str>) -> anyhow::Result<()> {
     let default = || Targets::new().with_default(LevelFilter::INFO);
     let variable = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let (filter, mistake) = match (filter, &variable) {
-        (Some(text), _) => (parse(text)?, None),
-        (None, Some(text)) => match parse(text) {
+        (Some(text), _) => (parse_filter(text)?, None),
+        (None, Some(text)) => match parse_filter(text) {
             Ok(filter) => (filter, None),
             Err(error) => (default(), Some(error)),
         },
@@ -67,14 +67,14 @@ pub fn start_log(filter: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn parse(text: &str) -> anyhow::Result<Targets> {
+fn parse_filter(text: &str) -> anyhow::Result<Targets> {
     text.parse().with_context(|| {
         format!("{text:?} is no log filter, expected a level such as debug, or carnet=debug,info")
     })
 }
 
 /// Returns whether a character could begin a new line, control a terminal or reverse the text.
-fn is_unsafe(character: char) -> bool {
+fn needs_escape(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -85,8 +85,8 @@ pub fn escape_for_terminal(text: &str) -> Cow<'_, str> {
     escape_except(text, |character| matches!(character, '\n' | '\t'))
 }
 
-fn escape_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let goes = |character: char| is_unsafe(character) && !stays(character);
+fn escape_except(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let goes = |character: char| needs_escape(character) && !is_kept(character);
     if !text.contains(goes) {
         return Cow::Borrowed(text);
     }
@@ -104,14 +104,14 @@ fn escape_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns a text as one line, cut to `most` characters.
-pub fn as_single_line(text: &str, most: usize) -> String {
-    cut_to(&escape_except(text, |character| character == '\t'), most).into_owned()
+/// Returns a text as one line, cut to `max_characters` characters.
+pub fn as_single_line(text: &str, max_characters: usize) -> String {
+    truncate_to(&escape_except(text, |character| character == '\t'), max_characters).into_owned()
 }
 
 /// Returns the beginning of a text, with a mark if it was cut.
-pub fn cut_to(text: &str, most: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(most) {
+pub fn truncate_to(text: &str, max_characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max_characters) {
         Some((end, _)) => Cow::Owned(format!("{} [...]", &text[..end])),
         None => Cow::Borrowed(text),
     }
@@ -119,7 +119,7 @@ pub fn cut_to(text: &str, most: usize) -> Cow<'_, str> {
 
 thread_local! {
     /// Number of lines that the log has left out at the place in the program that writes the next line.
-    static LEFT_OUT_LINES: Cell<u64> = const { Cell::new(0) };
+    static OMITTED_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Writes each entry of the log as one line.
@@ -137,8 +137,8 @@ impl<W: Write> Write for SingleLineWriter<W> {
         let line = escape_except(text, |character| {
             character == '\t' || self.permits_colours && character == '\u{1b}'
         });
-        let mut line = cut_to(&line, MAX_LINE_LENGTH).into_owned();
-        let left_out = LEFT_OUT_LINES.take();
+        let mut line = truncate_to(&line, MAX_LINE_LENGTH).into_owned();
+        let left_out = OMITTED_LINES.take();
         if left_out > 0 {
             let _ = write!(line, " ({left_out} lines like this one were left out before it)");
         }
@@ -174,7 +174,7 @@ impl<F> LineLimiter<F> {
         RateLimiter::new(LINE_BURST, LINE_INTERVAL)
     }
 
-    /// Returns whether the log may write a line. Sets [`LEFT_OUT_LINES`] to the number of lines that were
+    /// Returns whether the log may write a line. Sets [`OMITTED_LINES`] to the number of lines that were
     /// left out before this line.
     fn allows_line(&self, metadata: &'static Metadata<'static>) -> bool {
         let mut places = self.limiters_by_place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,7 @@ impl<F> LineLimiter<F> {
         let (limiter, left_out) = place.or_insert_with(|| (Self::limiter_for(metadata), 0));
         let allowed = limiter.try_take_token(clock::now());
         if allowed {
-            LEFT_OUT_LINES.set(std::mem::take(left_out));
+            OMITTED_LINES.set(std::mem::take(left_out));
         } else {
             *left_out += 1;
         }
@@ -239,7 +239,7 @@ mod tests {
             .with_writer(move || SingleLineWriter { inner_writer: out.clone(), permits_colours: false })
             .with_ansi(false);
         let lines = lines.event_format(LineLimiter::with_format(fmt::format()));
-        let filter = parse("info").expect("a filter");
+        let filter = parse_filter("info").expect("a filter");
         tracing::subscriber::with_default(
             tracing_subscriber::registry().with(lines.with_filter(filter)),
             what,
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn log_filters_are_parsed_or_refused() {
-        let filter = parse("warn,carnet=debug").expect("a filter");
+        let filter = parse_filter("warn,carnet=debug").expect("a filter");
         assert!(filter.would_enable("carnet::run", &tracing::Level::DEBUG));
         assert!(!filter.would_enable("hyper", &tracing::Level::INFO));
-        assert!(parse("carnet=loud").is_err());
+        assert!(parse_filter("carnet=loud").is_err());
     }
 
     /// Text of another program, such as gpsd, cannot forge a line of the log.
@@ -268,7 +268,7 @@ mod tests {
         });
         assert_eq!(text.lines().count(), 3, "{text}");
         for line in text.lines() {
-            assert!(!line.contains(is_unsafe), "{line:?}");
+            assert!(!line.contains(needs_escape), "{line:?}");
             assert!(line.contains("error\\r\\n2026"), "{line:?}");
         }
     }

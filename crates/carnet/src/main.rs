@@ -138,14 +138,14 @@ fn run_api_command(command: Command) -> anyhow::Result<()> {
                 match format.json {
                     true => print_json(&answer),
                     false => print_escaped(
-                        &show::table(what, answer, terminal_width()).context(UNEXPECTED_ANSWER)?,
+                        &show::format_answer(what, answer, terminal_width()).context(UNEXPECTED_ANSWER)?,
                     ),
                 }
             }
             Command::Watch { format, station } => {
                 let mut events = find_station(station)?.follow_events("/v1/events").await?;
                 while let Some(event) = events.next().await? {
-                    let line = if format.json { event.to_string() } else { show::event(&event) };
+                    let line = if format.json { event.to_string() } else { show::format_event(&event) };
                     print_escaped(&format!("{line}\n"))?;
                 }
                 Ok(())

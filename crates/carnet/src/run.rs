@@ -66,7 +66,7 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const FIRST_IDLE_CHECK: Duration = Duration::from_secs(2);
 /// Number of wake-ups by packets during [`IDLE_CHECK_INTERVAL`] below which the station counts as mostly
 /// idle.
-const IDLE_WAKE_UPS: u32 = 100;
+const MAX_IDLE_WAKE_UPS: u32 = 100;
 /// Maximum number of consecutive failures to read the kernel's state with which the station continues. After
 /// each failure it pauses for `PAUSE_AFTER_FAILURE`.
 pub const MAX_CONSECUTIVE_FAILURES: u32 = 20;
@@ -101,7 +101,9 @@ fn read_private_keys_again(config: &mut Config) {
             key.wipe();
             *key = read;
         }
-        Err(error) => warn!("the new leader uses the private key of its start: {error}"),
+        Err(error) => {
+            warn!("this home agent continues with the private key that it read at its start: {error}")
+        }
     }
 }
 
@@ -128,7 +130,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
 
     // This check comes before the station uses the undo file beside the socket: that file may belong to
     // another running station.
-    http::is_stale(&config.station.socket)?;
+    http::is_stale_socket(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("cannot remove the network devices that an earlier run of carnet left: {error}");
     }
@@ -143,11 +145,12 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         &config.station.name,
     )?;
     if let Some(directory) = &config.station.state_dir {
-        crash::keep_reports(directory, &config.station.name);
+        crash::set_report_location(directory, &config.station.name);
     }
     let geonet = match &config.geonet {
         Some(geonet) if GEONET_BUILT_IN => {
-            let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
+            let (wants, uplinks) =
+                (settings::geonet_path(&config), settings::interface_roles(&config).uplinks);
             let (undo, facilities) = (settings::link_undo_file(&config), config.facilities.is_some());
             let opened = Geonet::open_link(geonet, &undo, wants, uplinks, facilities);
             open_optional(&config, "GeoNetworking", opened)?
@@ -219,8 +222,8 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     runner.open_session_socket()?;
     runner.drop_bpf_rights();
     runner.carry_out_outputs();
-    runner.pass_link_mtu();
-    runner.place_fast_path();
+    runner.pass_link_mtu_to_station();
+    runner.update_fast_path();
     // Reading config and state needed several times their size. Return this memory now.
     carnet_linux::return_free_memory();
     if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.take_failure()) {
@@ -250,7 +253,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         server.socket().display()
     );
     runner.log_encryption();
-    runner.pass_own_key();
+    runner.pass_own_key_to_station();
     runner.log_sandbox();
     runner.report_uplink_changes();
     runner.warn_of_missing_interfaces();
@@ -277,7 +280,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         ready = packets_readable(tunnel.as_ref(), runner.read_pause.no_reads_until()) => match ready {
         Ok(()) => {
         bursts += 1;
-        runner.packets().await;
+        runner.read_tunnel_packets().await;
         Ok(())
         }
         Err(error) => Err(anyhow::Error::from(error).context("cannot read from the tunnel device")),
@@ -291,19 +294,19 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         Err(error) => Err(anyhow::Error::from(error).context("cannot read from a tunnel socket")),
         },
         ready = protected.readable() => {
-        runner.protected_messages(&protected);
+        runner.read_protected_messages(&protected);
         ready.map_err(|error| anyhow::Error::from(error).context("cannot read from the raw socket \
                          for messages under IPsec"))
         }
         event = next_event(runner.platform.as_mut()) => match event {
-        Ok(PlatformEvent::DataPath(obstacles)) => runner.announce_data_path(&obstacles),
+        Ok(PlatformEvent::DataPath(obstacles)) => runner.log_loaded_data_path(&obstacles),
         Ok(event) => {
         runner.process_kernel_event(event);
         Ok(())
         }
         // The failure may be temporary; the next call reads all state of the kernel again.
-        Err(error) if runner.may_recover() && !error.is_fatal() => {
-        error!("cannot handle events of the kernel: {error}; carnet will read its state again");
+        Err(error) if runner.may_continue_after_failure() && !error.is_fatal() => {
+        error!("cannot handle events of the kernel: {error}; carnet will read the kernel's state again");
         sleep(PAUSE_AFTER_FAILURE).await;
         Ok(())
         }
@@ -324,7 +327,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         }
         waited = alarm.wait_until(due) => {
         runner.handle_sessions();
-        if runner.is_station_due() {
+        if runner.is_station_timer_due() {
         runner.count_tunnels();
         runner.handle_input(Input::Timeout);
         }
@@ -333,7 +336,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         event = next_geonet_event(&mut runner.geonet) => {
         bursts += 1;
         match event.and_then(|event| runner.handle_geonet_event(event)) {
-        Ok(()) if runner.geonet_path_refused.is_some() => runner.without_geonet_path(),
+        Ok(()) if runner.geonet_path_refusal.is_some() => runner.handle_missing_geonet_path(),
         Ok(()) => {
         geonet_failures = 0;
         Ok(())
@@ -355,13 +358,13 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         runner.handle_lan_event(event);
         Ok(())
         }
-        news = runner.state.next_writer_event() => runner.handle_stored(news),
+        news = runner.state.next_writer_event() => runner.handle_writer_event(news),
         (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
         runner.execute_tester_command(tester, message);
         Ok(())
         }
         _ = resting.tick() => {
-        if std::mem::take(&mut bursts) < IDLE_WAKE_UPS {
+        if std::mem::take(&mut bursts) < MAX_IDLE_WAKE_UPS {
         carnet_linux::return_free_memory();
         carnet_linux::return_code_pages();
         }
@@ -598,12 +601,12 @@ struct StationRunner {
     waiting_outputs: Vec<Output>,
     refusal_limiter: RateLimiter,
     /// Uplinks of the config, and whether each was usable at the last check.
-    uplinks: BTreeMap<String, bool>,
+    uplink_states: BTreeMap<String, bool>,
     /// Rate limit of checks of this machine's settings after events that report a failure.
     warning_limiter: RateLimiter,
     portal_probes: PortalProbes,
     /// Reason why GeoNetworking cannot use the fast path although the config demands it; otherwise `None`.
-    geonet_path_refused: Option<String>,
+    geonet_path_refusal: Option<String>,
 }
 
 /// HTTP requests that detect captive portals. One runs at a time, in a task outside of the run loop.
@@ -717,10 +720,10 @@ impl StationRunner {
             last_tunnel_traffic: Vec::new(),
             waiting_outputs: Vec::new(),
             refusal_limiter: RateLimiter::new(REFUSAL_LOG_BURST, REFUSAL_LOG_INTERVAL),
-            uplinks: BTreeMap::new(),
+            uplink_states: BTreeMap::new(),
             warning_limiter: RateLimiter::new(1, SETTINGS_RECHECK_INTERVAL),
             portal_probes: PortalProbes::new(),
-            geonet_path_refused: None,
+            geonet_path_refusal: None,
         };
         // Store the station's own record, which counts the starts of the home agent. For nodes that the home
         // agent no longer serves, only the replay protection remains; a node without state has no record. If
@@ -745,11 +748,11 @@ impl StationRunner {
 
     /// Stores a part of the state. Returns `true` if packets that report this part to a peer must wait until
     /// it is on the disk.
-    fn store_state_part(&mut self, kept: StoredStatePart) -> bool {
+    fn store_state_part(&mut self, state_part: StoredStatePart) -> bool {
         if !self.state.is_state_stored() {
             return false;
         }
-        match record_of_state_part(&self.station, (clock::now(), clock::wall_time()), kept) {
+        match record_of_state_part(&self.station, (clock::now(), clock::wall_time()), state_part) {
             Ok((change, holds)) => {
                 self.state.set_record(change);
                 holds
@@ -765,16 +768,16 @@ impl StationRunner {
     ///
     /// # Errors
     /// Returns an error if the thread cannot store any further state.
-    fn handle_stored(&mut self, news: WriterEvent) -> anyhow::Result<()> {
-        let lost = matches!(news, WriterEvent::Lost(_));
-        let written = match news {
+    fn handle_writer_event(&mut self, event: WriterEvent) -> anyhow::Result<()> {
+        let lost = matches!(event, WriterEvent::Lost(_));
+        let written = match event {
             WriterEvent::Written(commit) => Some(commit),
             _ => None,
         };
         if let Some(commit) = written {
             self.lan_services.release_written(clock::now(), commit);
         }
-        let (packets, told) = self.state.handle_writer_event(news);
+        let (packets, told) = self.state.handle_writer_event(event);
         if lost {
             bail!(told.unwrap_or_default());
         }
@@ -803,8 +806,8 @@ impl StationRunner {
 
     /// Handles the case that the config demands a fast path for GeoNetworking but the station has no fast
     /// path. The station ends if it has no other role.
-    fn without_geonet_path(&mut self) -> anyhow::Result<()> {
-        let why = self.geonet_path_refused.take().unwrap_or_default();
+    fn handle_missing_geonet_path(&mut self) -> anyhow::Result<()> {
+        let why = self.geonet_path_refusal.take().unwrap_or_default();
         if self.platform.is_none() {
             bail!(why);
         }
@@ -827,7 +830,7 @@ impl StationRunner {
     }
 
     /// Logs the data path once the programs have been loaded.
-    fn announce_data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
+    fn log_loaded_data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
             log_data_path(platform, &self.config, obstacles)?;
         }
@@ -840,7 +843,7 @@ impl StationRunner {
     }
 
     /// Returns whether the station may pause and then continue after it could not read the kernel's state.
-    fn may_recover(&self) -> bool {
+    fn may_continue_after_failure(&self) -> bool {
         self.platform
             .as_ref()
             .is_some_and(|platform| platform.consecutive_failures() <= MAX_CONSECUTIVE_FAILURES)
@@ -926,7 +929,7 @@ impl StationRunner {
 
     /// Reports an event for each uplink that has become usable or unusable since the last call.
     fn report_uplink_changes(&mut self) {
-        let before = std::mem::take(&mut self.uplinks);
+        let before = std::mem::take(&mut self.uplink_states);
         for uplink in self.station.nemo().uplink_status(clock::now()) {
             let reason = uplink.state.strip_prefix("down: ").map(str::to_owned);
             let usable = reason.is_none();
@@ -934,7 +937,7 @@ impl StationRunner {
             if before.get(&name).is_some_and(|before| *before != usable) {
                 self.report_event(&Event::Uplink { uplink: name.clone(), usable, reason });
             }
-            self.uplinks.insert(name, usable);
+            self.uplink_states.insert(name, usable);
         }
     }
 
@@ -1033,7 +1036,7 @@ impl StationRunner {
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), InputOutputs::default());
         while let Some(output) = self.station.poll_output() {
-            match burst.next(output) {
+            match burst.treatment_of_next(output) {
                 OutputTreatment::Store(kept) => burst.holds_packets |= self.store_state_part(kept),
                 OutputTreatment::Hold(packet) => self.state.hold_packet(packet),
                 OutputTreatment::Execute(Output::Nemo(NemoOutput::Event(event))) => told.push(event),
@@ -1088,7 +1091,7 @@ impl StationRunner {
                     error!("{error}");
                 }
             }
-            NemoOutput::Packet(packet) if self.is_sent_in_session(&packet) => {}
+            NemoOutput::Packet(packet) if self.send_outer_packet_in_session(&packet) => {}
             NemoOutput::Packet(packet) => {
                 if let Some(writer) = &mut self.tunnel_writer {
                     writer.write(&packet);
@@ -1105,7 +1108,12 @@ impl StationRunner {
                 }
             }
             NemoOutput::Encapsulated { local, remote, packet, may_fragment, session }
-                if self.is_encapsulated_in_session((local, remote), may_fragment, session, &packet) => {}
+                if self.send_encapsulated_packet_in_session(
+                    (local, remote),
+                    may_fragment,
+                    session,
+                    &packet,
+                ) => {}
             NemoOutput::Encapsulated { local, remote, packet, may_fragment, .. } => {
                 if let Some(sender) = &mut self.datagram_writer {
                     sender.write(local, remote, may_fragment, &packet);
@@ -1178,7 +1186,7 @@ impl StationRunner {
             }
             GeonetOutput::Triggered(action) => {
                 if let Some(applications) = self.applications.get_mut() {
-                    applications.note_triggered(action);
+                    applications.record_triggered_event(action);
                 }
             }
             GeonetOutput::VirtualLink(link) => {
@@ -1188,7 +1196,7 @@ impl StationRunner {
             }
             GeonetOutput::VirtualLinkGone(id) => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.interfaces.remove(id);
+                    geonet.interfaces.remove_interface(id);
                 }
             }
             GeonetOutput::VirtualFrame(frame) => {
@@ -1264,7 +1272,7 @@ impl StationRunner {
         {
             // The message may contain text of other systems, so its length is limited.
             if let Some(Value::String(message)) = fields.get_mut("message") {
-                *message = log::cut_to(message, MAX_EVENT_MESSAGE_LENGTH).into_owned();
+                *message = log::truncate_to(message, MAX_EVENT_MESSAGE_LENGTH).into_owned();
             }
             let time = Duration::from_nanos(clock::wall_time().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields));
@@ -1277,9 +1285,9 @@ impl StationRunner {
         let protected = self.ipsec_socket();
         while !self.station.is_quiescent() {
             tokio::select! {
-            Ok(()) = packets_readable(tunnel, None) => self.packets().await,
+            Ok(()) = packets_readable(tunnel, None) => self.read_tunnel_packets().await,
             Ok(()) = datagrams_readable(datagrams) => self.handle_datagrams().await,
-            Ok(()) = protected.readable() => self.protected_messages(&protected),
+            Ok(()) = protected.readable() => self.read_protected_messages(&protected),
             () = sleep_until(self.poll_timeout()) => {
             self.handle_sessions();
             self.handle_input(Input::Timeout);

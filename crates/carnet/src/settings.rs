@@ -192,7 +192,7 @@ pub fn fast_path_config(config: &Config, flow_label_key: u64) -> FastPathConfig 
         paths_by_preference: paths,
         flow_label_key,
         binding_capacity: 2 * supported_nodes(config),
-        interface_roles: ports(config),
+        interface_roles: interface_roles(config),
     }
 }
 
@@ -214,7 +214,7 @@ pub fn requirements_of_path(path: DataPath) -> String {
 }
 
 /// Returns the role of each interface.
-pub fn ports(config: &Config) -> InterfaceRoles {
+pub fn interface_roles(config: &Config) -> InterfaceRoles {
     let router = config.mobile_router.as_ref();
     InterfaceRoles {
         lan_interfaces: router

@@ -24,10 +24,10 @@ use crate::geonet::GEONET_BUILT_IN;
 const ABSENT_VALUE: &str = "-";
 
 /// Formats an answer for `carnet show` on a terminal of `width` columns; `None` means any width.
-pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
+pub fn format_answer(table: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
     use serde::de::Error;
     let of_geonet = !matches!(
-        what,
+        table,
         Table::Bindings
             | Table::Uplinks
             | Table::Tunnels
@@ -40,15 +40,15 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
     if of_geonet && !GEONET_BUILT_IN {
         return Err(serde_json::Error::custom("this program was built without GeoNetworking"));
     }
-    Ok(match what {
+    Ok(match table {
         Table::Bindings => format_bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
-        Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
+        Table::Uplinks => format_uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
         Table::Tunnels => format_tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
-        Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
+        Table::Routes => format_routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
         Table::Policies => format_policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
         Table::Lan => lan::format_lans(&serde_json::from_value::<Vec<Lan>>(answer)?, width),
         Table::Keys => format_keys(&serde_json::from_value::<Keys>(answer)?),
-        Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
+        Table::Counters => format_counters(&serde_json::from_value::<Counters>(answer)?),
         Table::Neighbours => geonet::format_locations(
             "no neighbours",
             &serde_json::from_value::<Vec<Location>>(answer)?,
@@ -172,7 +172,7 @@ pub fn format_status(answer: Value, uplinks: Value) -> serde_json::Result<String
 }
 
 /// Formats an event as one line: time, kind, and its fields as `key=value`.
-pub fn event(event: &Value) -> String {
+pub fn format_event(event: &Value) -> String {
     let Some(fields) = event.as_object() else { return event.to_string() };
     let mut line =
         fields.get("time").and_then(Value::as_f64).map_or_else(|| ABSENT_VALUE.to_owned(), format_utc);
@@ -251,7 +251,7 @@ fn format_bindings(bindings: &[Binding], width: Option<usize>) -> String {
     format_table_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
-fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
+fn format_uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     let rows = uplinks.iter().map(|uplink| {
         vec![
             format!("{}{}", uplink.interface, if uplink.active { " *" } else { "" }),
@@ -262,7 +262,7 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
             value_or_absent(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
             value_or_absent(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
             value_or_absent(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
-            value_or_absent(uplink.capacity_kbit_s.map(rate)),
+            value_or_absent(uplink.capacity_kbit_s.map(format_rate)),
             value_or_absent(uplink.volume_used.map(|used| format_volume(used, uplink))),
         ]
     });
@@ -317,7 +317,7 @@ fn format_uplink_state(uplink: &Uplink) -> String {
     }
 }
 
-fn routes(routes: &[Route], width: Option<usize>) -> String {
+fn format_routes(routes: &[Route], width: Option<usize>) -> String {
     let rows = routes.iter().map(|route| {
         let path = match &route.encryption {
             Some(encryption) => format!("{}, {encryption}", state_in_words(&route.path)),
@@ -339,7 +339,7 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
 }
 
 /// Formats a rate given in kilobits a second.
-fn rate(kbit_s: u32) -> String {
+fn format_rate(kbit_s: u32) -> String {
     if kbit_s < 1000 {
         format!("{kbit_s} kbit/s")
     } else {
@@ -349,16 +349,16 @@ fn rate(kbit_s: u32) -> String {
 
 /// Formats the used volume of an uplink, with its limit and the period.
 fn format_volume(used: u64, uplink: &Uplink) -> String {
-    let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
+    let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", format_octets(limit)));
     let period = match uplink.volume_period.as_str() {
         "day" => "today".to_owned(),
         period => format!("this {period}"),
     };
-    format!("{}{limit} {period}", octets(used))
+    format!("{}{limit} {period}", format_octets(used))
 }
 
 /// Formats a number of octets in the units of the config file.
-fn octets(octets: u64) -> String {
+fn format_octets(octets: u64) -> String {
     let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
     match units.into_iter().find(|(unit, _)| octets >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", octets as f64 / unit as f64),
@@ -426,7 +426,7 @@ fn format_keys(keys: &Keys) -> String {
     names.map(|(name, key)| format!("{name:<8} {key}\n")).chain(missing).collect()
 }
 
-fn counters(counters: &Counters) -> String {
+fn format_counters(counters: &Counters) -> String {
     if counters.is_empty() {
         return "no counters\n".to_owned();
     }
@@ -461,7 +461,9 @@ fn format_table_without(
     let mut out = String::new();
     let mut widths: Vec<usize> = used
         .iter()
-        .map(|column| rows.iter().map(|row| length(&row[*column])).chain([columns[*column].len()]).max())
+        .map(|column| {
+            rows.iter().map(|row| character_count(&row[*column])).chain([columns[*column].len()]).max()
+        })
         .map(Option::unwrap_or_default)
         .collect();
     let mut total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
@@ -494,7 +496,7 @@ fn format_table_without(
     out
 }
 
-fn length(text: &str) -> usize {
+fn character_count(text: &str) -> usize {
     text.chars().count()
 }
 

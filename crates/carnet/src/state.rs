@@ -99,7 +99,7 @@ pub struct OpenedState {
     path: PathBuf,
     storage_medium: Option<StorageMedium>,
     stored_records: Vec<(RecordKey, String)>,
-    cut_octets: u64,
+    discarded_octets: u64,
 }
 
 impl OpenedState {
@@ -107,22 +107,22 @@ impl OpenedState {
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or if the store cannot be reached.
-    pub fn open_storage(place: StorageLocation<'_>, name: &str) -> anyhow::Result<OpenedState> {
-        Ok(match place {
+    pub fn open_storage(location: StorageLocation<'_>, name: &str) -> anyhow::Result<OpenedState> {
+        Ok(match location {
             StorageLocation::NotStored => OpenedState {
                 path: PathBuf::new(),
                 storage_medium: None,
                 stored_records: Vec::new(),
-                cut_octets: 0,
+                discarded_octets: 0,
             },
             StorageLocation::Directory(directory) => {
-                let (path, journal, JournalContent { current_records: records, cut_octets: torn }) =
+                let (path, journal, JournalContent { current_records: records, discarded_octets: torn }) =
                     open_journal(directory, name)?;
                 OpenedState {
                     path,
                     storage_medium: Some(StorageMedium::File(journal)),
                     stored_records: records,
-                    cut_octets: torn,
+                    discarded_octets: torn,
                 }
             }
             StorageLocation::Store(socket) => {
@@ -131,7 +131,7 @@ impl OpenedState {
                     path: socket.to_owned(),
                     storage_medium: medium,
                     stored_records: Vec::new(),
-                    cut_octets: 0,
+                    discarded_octets: 0,
                 }
             }
         })
@@ -194,7 +194,8 @@ impl StateStore {
     /// Returns an error if a record cannot be read or parsed: a station does not start with half of its
     /// state.
     pub fn open_state(opening: OpenedState) -> anyhow::Result<(StateStore, PersistentState, Option<String>)> {
-        let OpenedState { path, storage_medium: medium, stored_records: records, cut_octets: torn } = opening;
+        let OpenedState { path, storage_medium: medium, stored_records: records, discarded_octets: torn } =
+            opening;
         let (medium, records) = match medium {
             None => return Ok((StateStore(None), PersistentState::default(), None)),
             Some(StorageMedium::Store(mut remote)) => {
@@ -291,10 +292,10 @@ impl StateStore {
     }
 
     /// Lets the thread write waiting changes if it is idle; otherwise they wait for the next commit. Changes
-    /// that are not urgent may wait for further changes. `presses` says whether the changes are urgent.
-    pub fn commit_changes(&mut self, presses: bool) {
+    /// that are not urgent may wait for further changes. `is_urgent` says whether the changes are urgent.
+    pub fn commit_changes(&mut self, is_urgent: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.has_ended) else { return };
-        let Some(commit) = keeping.commit_queue.take_commit(keeping.now(), presses) else { return };
+        let Some(commit) = keeping.commit_queue.take_commit(keeping.now(), is_urgent) else { return };
         let sent = keeping.commit_sender.as_ref().map(|commits| commits.send(commit));
         if !matches!(sent, Some(Ok(()))) {
             keeping.commit_queue.release_all();
@@ -331,9 +332,9 @@ impl StateStore {
 
     /// Handles a result of the writing thread. Returns the packets that may leave now, and a message for the
     /// log. The log has a message when a failure begins and when it ends, not each second.
-    pub fn handle_writer_event(&mut self, news: WriterEvent) -> (Vec<Output>, Option<String>) {
+    pub fn handle_writer_event(&mut self, event: WriterEvent) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
-        let told = match news {
+        let told = match event {
             WriterEvent::Due => (Vec::new(), None),
             WriterEvent::Retrying(why) => {
                 let first = !std::mem::replace(&mut keeping.is_failing, true);
@@ -432,7 +433,7 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
         .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
     let path = directory.join(format!("{name}.state"));
     let old = directory.join(format!("{name}.json"));
-    let first = if path.exists() { Vec::new() } else { is_of_old_version(&old)? };
+    let first = if path.exists() { Vec::new() } else { read_old_state_file(&old)? };
     let (journal, found) = Journal::open_journal(Box::new(KernelDisk), &path, &first)?;
     // If the old state file stayed, the old state would return when an operator removes the new file.
     let _ = fs::remove_file(&old);
@@ -440,7 +441,7 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
 }
 
 /// Reads the state file of an earlier version. That version rewrote the whole file at each change.
-fn is_of_old_version(path: &Path) -> anyhow::Result<Vec<RecordChange>> {
+fn read_old_state_file(path: &Path) -> anyhow::Result<Vec<RecordChange>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -462,28 +463,28 @@ fn is_of_old_version(path: &Path) -> anyhow::Result<Vec<RecordChange>> {
 fn run_journal_writer(
     journal: Journal,
     commits: &mpsc::Receiver<(u64, Vec<RecordChange>)>,
-    tell: &UnboundedSender<WriterEvent>,
+    event_sender: &UnboundedSender<WriterEvent>,
 ) {
     let mut writer = JournalWriter::new(journal);
     while let Ok((number, changes)) = commits.recv() {
         while let Err(error) = writer.write_commit(&changes) {
-            let _ = tell.send(WriterEvent::Retrying(error.to_string()));
+            let _ = event_sender.send(WriterEvent::Retrying(error.to_string()));
             if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(WRITE_RETRY_PAUSE) {
                 return;
             }
         }
-        let _ = tell.send(WriterEvent::Written(number));
+        let _ = event_sender.send(WriterEvent::Written(number));
         if let Err(warning) = writer.compact_if_needed() {
-            let _ = tell.send(WriterEvent::Warning(warning));
+            let _ = event_sender.send(WriterEvent::Warning(warning));
         }
     }
 }
 
 /// Runs the thread that sends commits to a store. Commits are numbered from 1, and the store answers them in
 /// this order.
-fn send_commits(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<RecordChange>)>) {
+fn send_commits(mut sender: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<RecordChange>)>) {
     while let Ok((_, changes)) = commits.recv() {
-        if there.send_commit(&changes).is_err() {
+        if sender.send_commit(&changes).is_err() {
             // The thread that reads the answers reports this error.
             return;
         }
@@ -491,18 +492,18 @@ fn send_commits(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, 
 }
 
 /// Receives the answers of the store until the connection ends.
-fn receive_answers(mut back: remote::CommitReceiver, tell: &UnboundedSender<WriterEvent>) {
+fn receive_answers(mut receiver: remote::CommitReceiver, event_sender: &UnboundedSender<WriterEvent>) {
     for number in 1.. {
-        if let Err(error) = back.next() {
+        if let Err(error) = receiver.next() {
             let told = match error.kind() {
                 // The leadership has moved to another machine, or carnet-fleet has been killed.
                 io::ErrorKind::UnexpectedEof => "carnet-fleet has closed the connection".to_owned(),
                 _ => format!("lost the connection to carnet-fleet: {error}"),
             };
-            let _ = tell.send(WriterEvent::Lost(told));
+            let _ = event_sender.send(WriterEvent::Lost(told));
             return;
         }
-        let _ = tell.send(WriterEvent::Written(number));
+        let _ = event_sender.send(WriterEvent::Written(number));
     }
 }
 

@@ -56,7 +56,7 @@ struct ArchiveFile {
 }
 
 impl SupportArchive {
-    fn add(&mut self, name: &str, what: &str, octets: impl Into<Vec<u8>>) {
+    fn add_file(&mut self, name: &str, what: &str, octets: impl Into<Vec<u8>>) {
         let (name, what, mut octets) = (name.to_owned(), what.to_owned(), octets.into());
         if octets.len() > MAX_FILE_SIZE {
             octets.drain(..octets.len() - MAX_FILE_SIZE);
@@ -72,7 +72,7 @@ impl SupportArchive {
     /// Copies a file of this machine into the bundle, if the file can be read.
     fn copy_file(&mut self, name: &str, what: &str, path: &Path) {
         match fs::read(path) {
-            Ok(octets) => self.add(name, what, octets),
+            Ok(octets) => self.add_file(name, what, octets),
             Err(error) => self.note_left_out(name, &format!("cannot read {}: {error}", path.display())),
         }
     }
@@ -95,7 +95,7 @@ pub async fn create_bundle(command: SupportBundle) -> Result<()> {
         }
     };
     for path in find_configs(command.config, process) {
-        config(&mut bundle, &path);
+        add_config(&mut bundle, &path);
     }
     machine::add_machine_facts(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
@@ -130,17 +130,19 @@ async fn add_station_answers(
     // characters are plain.
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
-    bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));
+    bundle.add_file("station/status.json", "carnet status --json", format!("{status:#}\n"));
     for table in Table::value_variants() {
         let word = table.path().trim_start_matches("/v1/");
         let file = format!("station/{word}.json");
         match client.get(table.path()).await {
-            Ok(answer) => bundle.add(&file, &format!("carnet show {word} --json"), format!("{answer:#}\n")),
+            Ok(answer) => {
+                bundle.add_file(&file, &format!("carnet show {word} --json"), format!("{answer:#}\n"))
+            }
             Err(error) => bundle.note_left_out(&file, &format!("the station says: {error:#}")),
         }
     }
     match client.get_text("/metrics").await {
-        Ok(text) => bundle.add("station/metrics.txt", "GET /metrics", text),
+        Ok(text) => bundle.add_file("station/metrics.txt", "GET /metrics", text),
         Err(error) => bundle.note_left_out("station/metrics.txt", &format!("the station says: {error:#}")),
     }
     let stream = UnixStream::connect(client.socket()).await?;
@@ -179,7 +181,7 @@ fn config_of_process(process: i32) -> Option<PathBuf> {
 }
 
 /// Adds a config without its secrets, and the output of `carnet check`.
-fn config(bundle: &mut SupportArchive, path: &Path) {
+fn add_config(bundle: &mut SupportArchive, path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or("config.toml");
     let file = format!("config/{name}");
     let place = path.display().to_string();
@@ -205,8 +207,8 @@ fn config(bundle: &mut SupportArchive, path: &Path) {
         }
         Err(errors) => format!("{errors}\n"),
     };
-    bundle.add(&file, &format!("{place}, without secrets and comments"), disclosed.config_text);
-    bundle.add(&format!("{file}.check.txt"), "the output of carnet check", said);
+    bundle.add_file(&file, &format!("{place}, without secrets and comments"), disclosed.config_text);
+    bundle.add_file(&format!("{file}.check.txt"), "the output of carnet check", said);
 }
 
 /// Adds the crash reports of a station.
@@ -321,8 +323,8 @@ mod tests {
         let scratch = ScratchFolder::new();
         let out = scratch.path().join("a.tar.gz");
         let mut bundle = SupportArchive::default();
-        bundle.add("a/b.txt", "something", "text");
-        bundle.add("long.txt", "too much", vec![b'x'; MAX_FILE_SIZE + 1]);
+        bundle.add_file("a/b.txt", "something", "text");
+        bundle.add_file("long.txt", "too much", vec![b'x'; MAX_FILE_SIZE + 1]);
         finish_bundle(&mut bundle, None, 1);
         write_archive(&bundle, &out, 1).expect("an archive");
         let file = fs::metadata(&out).expect("a file");

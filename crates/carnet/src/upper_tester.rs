@@ -101,7 +101,7 @@ impl<'a> FieldReader<'a> {
 
     /// Reads a length and a payload, which must fill the rest of the message exactly. Otherwise returns
     /// `None`.
-    fn payload(&mut self) -> Option<Vec<u8>> {
+    fn read_payload(&mut self) -> Option<Vec<u8>> {
         let length = self.read_u16()?;
         (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
     }
@@ -132,7 +132,11 @@ impl TesterMessage {
                 let (lifetime, traffic_class) = (fields.read_u16()?, fields.read_u8()?);
                 let request = geonet_request(GeonetTransport::GeoUnicast(to), traffic_class);
                 let lifetime_ms = Some(lifetime.into());
-                Some(TesterMessage::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+                Some(TesterMessage::Gn(GeonetRequest {
+                    lifetime_ms,
+                    payload: fields.read_payload()?,
+                    ..request
+                }))
             }
             number @ (0x51 | 0x52) => {
                 let shape = match fields.read_u8()? {
@@ -157,11 +161,15 @@ impl TesterMessage {
                 };
                 let request = geonet_request(transport, traffic_class);
                 let lifetime_ms = Some(lifetime.into());
-                Some(TesterMessage::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+                Some(TesterMessage::Gn(GeonetRequest {
+                    lifetime_ms,
+                    payload: fields.read_payload()?,
+                    ..request
+                }))
             }
             0x53 => {
                 let request = geonet_request(GeonetTransport::SingleHop, fields.read_u8()?);
-                Some(TesterMessage::Gn(GeonetRequest { payload: fields.payload()?, ..request }))
+                Some(TesterMessage::Gn(GeonetRequest { payload: fields.read_payload()?, ..request }))
             }
             0x54 => {
                 let hops = fields.read_u8()?;
@@ -171,7 +179,7 @@ impl TesterMessage {
                 Some(TesterMessage::Gn(GeonetRequest {
                     lifetime_ms,
                     hop_limit,
-                    payload: fields.payload()?,
+                    payload: fields.read_payload()?,
                     ..request
                 }))
             }
@@ -183,7 +191,7 @@ impl TesterMessage {
                 };
                 let mut payload = header.to_vec();
                 if !fields.0.is_empty() {
-                    payload.extend(fields.payload()?);
+                    payload.extend(fields.read_payload()?);
                 }
                 let request = geonet_request(GeonetTransport::SingleHop, 0);
                 Some(TesterMessage::Btp(GeonetRequest { next_header, payload, ..request }))

@@ -21,12 +21,12 @@ pub(crate) fn facilities_settings(
         parameters: FacilitiesParameters {
             den_parameters: den::DenParameters {
                 keep_alive_forwarding: config.keep_alive,
-                max_received_events: size(config.ldm_events),
+                max_received_events: size(config.max_ldm_events),
                 ..den::DenParameters::default()
             },
             ldm_parameters: ldm::LdmParameters {
-                max_stations: size(config.ldm_stations),
-                max_events: size(config.ldm_events),
+                max_stations: size(config.max_ldm_stations),
+                max_events: size(config.max_ldm_events),
                 ..ldm::LdmParameters::default()
             },
             ..FacilitiesParameters::default()

@@ -53,9 +53,9 @@ fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
     });
     Some(Ipv6Config {
         interface: ipv6.interface.clone(),
-        dynamic_interface: ipv6.dynamic_interface.clone(),
+        dynamic_interface: ipv6.interface_for_other_areas.clone(),
         areas: areas.collect(),
-        learnt_links: ipv6.learnt_links.into(),
+        learnt_links: ipv6.max_learnt_interfaces.into(),
         hop_limit: ipv6.hop_limit,
         reorder_wait: ipv6.reorder_wait,
         reorder_rule: ipv6.reorder_rule,
@@ -146,8 +146,8 @@ fn management_information_base(config: &Geonet) -> Mib {
         beacon_interval,
         beacon_retransmit_timer,
         beacon_max_jitter,
-        uses_fastest_neighbour_speed: config.beacon.company_speed,
-        max_beacon_deviation: config.beacon.deviation_m.map(f64::from),
+        uses_fastest_neighbour_speed: config.beacon.uses_neighbour_speed,
+        max_beacon_deviation: config.beacon.max_position_error_m.map(f64::from),
         beacon_lifetime: config.beacon.lifetime.map(u32::from),
         multi_hop_beacons: config.beacon.multi_hop_beacons.map(|beacons| mib::MultiHopBeacons {
             hop_limit: beacons.hop_limit,

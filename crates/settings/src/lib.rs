@@ -30,7 +30,7 @@ use ipnet::Ipv6Net;
 
 /// Number that a mobile router uses for the keys of all its home agents in encrypted sessions. A home agent
 /// instead numbers the keys of its nodes by their position in the config.
-pub const HOME_AGENT: SessionPeer = SessionPeer(u32::MAX);
+pub const HOME_AGENT_PEER: SessionPeer = SessionPeer(u32::MAX);
 
 /// Returns the settings of a station. `gn_address` is the GeoNetworking address; with `None` the caller sets
 /// the address later.
@@ -68,7 +68,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
                 care_of_test: node.care_of_test,
                 home_address: node.home_address,
                 prefixes: mapped::join_families(&node.prefixes, &node.ipv4_prefixes).into(),
-                authentication: authentication(&node.node_auth, SessionPeer(number)),
+                authentication: authentication_with_peer(&node.node_auth, SessionPeer(number)),
             })
             .collect(),
     });
@@ -103,7 +103,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
                         config::VolumePeriod::Month => VolumePeriod::Month { first_day: uplink.volume_day },
                     },
                     volume_action: uplink.volume_action,
-                    never_roams: uplink.roaming_use == config::Roaming::Never,
+                    never_roams: uplink.roaming_use == config::RoamingUse::Never,
                     priority: u32::from(uplink.priority),
                     signal: uplink.signal_thresholds,
                     signal_timeout: Some(uplink.signal_timeout),
@@ -120,7 +120,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             .map(|it| lan_settings(it, !router.dns_forward_servers.is_empty()))
             .collect(),
         breakouts: policies::breakout_policies(router),
-        breaks_out_when_away: router.breaks_out_when_away,
+        breaks_out_when_away: router.breaks_out_without_home_agent,
         own_traffic: router.own_traffic,
         nesting_enabled: router.nesting_enabled,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
@@ -211,28 +211,28 @@ fn inbound_filter_settings(door: &config::InboundFilter) -> InboundFilter {
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node
 /// with a single key must not need a heap allocation for it.
-fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
+fn authentication_with_peer(auth: &Auth, peer: SessionPeer) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
         Auth::Sessions(_) => Authentication::Session(peer),
         Auth::Ipsec => Authentication::Ipsec,
         Auth::Mac(mac) => {
             let association = security_association(mac.spi, &mac.shared_key, mac.replay_protection);
-            match mac.per_agent {
+            match mac.differs_per_home_agent {
                 Some(true) => Authentication::PerAgent(association),
                 Some(false) | None => Authentication::SharedKey(association),
             }
         }
-        Auth::Changing(changing) => authentication_with_keys(&changing.mac, &changing.former_keys),
+        Auth::Changing(changing) => authentication_with_keys(&changing.signing_key, &changing.former_keys),
     }
 }
 
 /// Returns a mobile router's own authentication. Even a single key is on the heap. Otherwise the value, which
 /// is moved during its construction, would leave copies of the key on the stack.
 fn own_authentication(auth: &Auth) -> Authentication {
-    match auth.mac() {
+    match auth.shared_key_auth() {
         Some(mac) => authentication_with_keys(mac, auth.former_keys()),
-        None => authentication(auth, HOME_AGENT),
+        None => authentication_with_peer(auth, HOME_AGENT_PEER),
     }
 }
 
@@ -241,7 +241,7 @@ fn authentication_with_keys(mac: &SharedKeyAuth, former: &[FormerKey]) -> Authen
         std::iter::once((mac.spi, &mac.shared_key)).chain(former.iter().map(|it| (it.spi, &it.former_key)));
     Authentication::SharedKeys(Box::new(SharedKeys {
         associations: keys.map(|(spi, key)| security_association(spi, key, mac.replay_protection)).collect(),
-        derives_key_per_agent: mac.per_agent == Some(true),
+        derives_key_per_agent: mac.differs_per_home_agent == Some(true),
     }))
 }
 

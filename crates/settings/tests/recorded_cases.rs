@@ -15,7 +15,7 @@ use carnet_station::io::{NemoOutput, Output};
 use serde_json::{Value, json};
 
 /// Environment variable that makes the test write the outputs instead of comparing them.
-const UPDATE_VARIABLE: &str = "CARNET_UPDATE_CASES";
+const UPDATE_CASES_VARIABLE: &str = "CARNET_UPDATE_CASES";
 
 fn cases_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/recorded")
@@ -26,7 +26,7 @@ const SCENARIOS_FOLDER: &str = "scenarios";
 
 /// Returns the paths of the input files of all recorded cases (`scenarios` is `false`), or of all recorded
 /// scenarios, by file name.
-fn recordings(scenarios: bool) -> Vec<PathBuf> {
+fn find_recordings(scenarios: bool) -> Vec<PathBuf> {
     let folders =
         fs::read_dir(cases_folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
     let mut cases: Vec<PathBuf> = folders
@@ -93,7 +93,7 @@ fn collect_outputs(station: &mut Station, number: usize, lines: &mut String) {
 
 #[test]
 fn stations_answer_every_recorded_case_equally() {
-    let cases = recordings(false);
+    let cases = find_recordings(false);
     assert!(cases.len() >= 60, "{} cases", cases.len());
     compare_recordings(cases);
 }
@@ -101,7 +101,7 @@ fn stations_answer_every_recorded_case_equally() {
 /// The test fails if a change of the code changes the outputs of a whole scenario.
 #[test]
 fn stations_answer_every_recorded_scenario_equally() {
-    let scenarios = recordings(true);
+    let scenarios = find_recordings(true);
     assert!(scenarios.len() >= 20, "{} scenarios", scenarios.len());
     compare_recordings(scenarios);
 }
@@ -115,7 +115,7 @@ fn compare_recordings(cases: Vec<PathBuf>) {
         let recorded = case.with_file_name(name);
         let (begin, start, found) = replay_case(&case);
         for (recorded, found) in [(begin, start), (recorded, found)] {
-            if std::env::var_os(UPDATE_VARIABLE).is_some() {
+            if std::env::var_os(UPDATE_CASES_VARIABLE).is_some() {
                 fs::write(&recorded, found).expect("written");
                 continue;
             }
@@ -137,7 +137,7 @@ fn compare_recordings(cases: Vec<PathBuf>) {
     }
     assert!(
         differences.is_empty(),
-        "{}\n{UPDATE_VARIABLE}=1 writes what is answered now",
+        "{}\n{UPDATE_CASES_VARIABLE}=1 writes what is answered now",
         differences.join("\n")
     );
 }

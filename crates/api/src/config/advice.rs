@@ -17,7 +17,7 @@ const DOCUMENTED_KEYS: [&str; 3] = [
 
 /// Returns the shared keys of an `auth`, each with its SPI.
 fn keys_with_spi(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
-    let own = auth.mac().map(|mac| (mac.spi, &mac.shared_key));
+    let own = auth.shared_key_auth().map(|mac| (mac.spi, &mac.shared_key));
     own.into_iter().chain(auth.former_keys().iter().map(|former| (former.spi, &former.former_key)))
 }
 
@@ -64,7 +64,7 @@ impl Config {
         }
         if let Some(router) = &self.mobile_router {
             if keys_with_spi(&router.auth).any(|(_, key)| is_documented(key)) {
-                advice.push(format!("{}: {DOCUMENTED_KEY_ADVICE}", router.table()));
+                advice.push(format!("{}: {DOCUMENTED_KEY_ADVICE}", router.table_name()));
             }
             advice.extend(advice_on_uplinks_without_priority(router, text));
         }
@@ -87,7 +87,7 @@ fn list_two_names(mut routers: Vec<String>) -> Option<String> {
 }
 
 /// Returns the value of a config key; `None` if the table does not have the key.
-fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> {
+fn value_of_key<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> {
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
 }
 
@@ -95,12 +95,16 @@ fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> 
 /// the config, because in `router` an absent priority has already become the default.
 fn advice_on_uplinks_without_priority(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
-    let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
-    let Some(DeValue::Array(uplinks)) = value(table, "uplink") else { return Vec::new() };
+    let Some(DeValue::Table(table)) = value_of_key(document.get_ref(), router.table_name()) else {
+        return Vec::new();
+    };
+    let Some(DeValue::Array(uplinks)) = value_of_key(table, "uplink") else { return Vec::new() };
     let names = |name: &str| -> Vec<bool> {
-        let has =
-            |uplink: &DeValue<'_>| matches!(uplink, DeValue::Table(uplink) if value(uplink, name).is_some());
-        uplinks.iter().map(|uplink| has(uplink.get_ref())).collect()
+        let has_key = |uplink: &DeValue<'_>| match uplink {
+            DeValue::Table(uplink) => value_of_key(uplink, name).is_some(),
+            _ => false,
+        };
+        uplinks.iter().map(|uplink| has_key(uplink.get_ref())).collect()
     };
     let (bids, priorities) = (names("bid"), names("priority"));
     let missing = match (bids.contains(&true), priorities.contains(&true)) {
@@ -114,7 +118,7 @@ fn advice_on_uplinks_without_priority(router: &MobileRouter, text: &str) -> Vec<
     let tell = |interface: &str| {
         format!(
             "{}.uplink {interface}: it has {missing}, but other uplinks have it: is that intended?",
-            router.table()
+            router.table_name()
         )
     };
     unranked.map(|(uplink, _)| tell(&uplink.interface)).collect()
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_reports_an_uplink_without_rank() {
+    fn check_warns_of_an_uplink_without_priority() {
         let uplink = |more: &str| format!("{{ interface = \"{}\"{more} }}", &"wlan0wwan0"[..5]);
         let other = |more: &str| format!("{{ interface = \"wwan0\"{more} }}");
         for (first, second, expected) in [

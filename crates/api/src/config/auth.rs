@@ -6,8 +6,8 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 
 use super::keys::{
-    DeclaredKey, Disclosure, Key, Optional, Section, TableKey, ValueKind, computed_key, integer_kind,
-    key_with_default, optional_key, required_key, tables, text_kind, value, words_kind,
+    DeclaredKey, Disclosure, Key, OptionalKey, Section, TableKey, ValueKind, computed_key, integer_kind,
+    key_with_default, optional_key, required_key, table_array, text_kind, value_kind, words_kind,
 };
 use super::reader::{Located, LocatedValue};
 use super::session_keys::{PublicKey, SecretKey, SessionKeys};
@@ -46,14 +46,14 @@ pub struct SharedKeyAuth {
     pub replay_protection: ReplayProtection,
     /// Whether each home agent has its own key, derived from this key and the home agent's address. `None`
     /// means no, which is an error if there are several home agents.
-    pub per_agent: Option<bool>,
+    pub differs_per_home_agent: Option<bool>,
 }
 
 /// Shared keys while an operator changes the key: the key that signs, and the keys of `auth.former`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthWithFormerKeys {
     /// Key that signs messages.
-    pub mac: SharedKeyAuth,
+    pub signing_key: SharedKeyAuth,
     /// Other keys whose signatures the node accepts, at least one, each with its own SPI.
     pub former_keys: Vec<FormerKey>,
 }
@@ -70,11 +70,11 @@ pub struct FormerKey {
 impl Auth {
     /// Returns the shared key with which the node signs, with its SPI and replay protection; `None` without a
     /// shared key.
-    pub fn mac(&self) -> Option<&SharedKeyAuth> {
+    pub fn shared_key_auth(&self) -> Option<&SharedKeyAuth> {
         match self {
             Auth::None | Auth::Ipsec | Auth::Sessions(_) => None,
             Auth::Mac(mac) => Some(mac),
-            Auth::Changing(changing) => Some(&changing.mac),
+            Auth::Changing(changing) => Some(&changing.signing_key),
         }
     }
 
@@ -92,7 +92,7 @@ impl Auth {
             Auth::Sessions(keys) => keys.preshared_key.iter_mut().for_each(SecretKey::wipe),
             Auth::Mac(mac) => mac.shared_key.wipe(),
             Auth::Changing(changing) => {
-                changing.mac.shared_key.wipe();
+                changing.signing_key.shared_key.wipe();
                 changing.former_keys.iter_mut().for_each(|former| former.former_key.wipe());
             }
         }
@@ -113,48 +113,48 @@ pub(super) const EXPECTED_AUTH: &str = "authentication to be chosen: { public_ke
 
 /// Type of the config key `auth`: an inline table, or `"none"` or `"ipsec"`.
 pub(super) const AUTH_KIND: ValueKind<Auth> =
-    value("auth", EXPECTED_AUTH, read_auth).with_table(&AUTH_TABLE, &["none", "ipsec"]);
+    value_kind("auth", EXPECTED_AUTH, read_auth).with_table(&AUTH_TABLE, &["none", "ipsec"]);
 
 /// RFC 4285 5.1: 0 to 255 are reserved.
-const SECURITY_PARAMETERS_INDEX: ValueKind<u32> = integer_kind(256, 4_294_967_295);
+const SPI_KIND: ValueKind<u32> = integer_kind(256, 4_294_967_295);
 const SHARED_KEY_KIND: ValueKind<carnet_base::Key> =
-    text_kind("32 hexadecimal digits", EXPECTED_KEY, read_shared_key_of).with_disclosure(Disclosure::Secret);
+    text_kind("32 hexadecimal digits", EXPECTED_KEY, parse_shared_key).with_disclosure(Disclosure::Secret);
 /// A file with a key; a relative path starts in the config file's directory.
 const KEY_FILE_KIND: ValueKind<carnet_base::Key> =
-    value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
+    value_kind("path", "a path", |value| value.parse("a path", |text| read_key_file(text, value.file())))
         .with_disclosure(Disclosure::PathOfSecret);
 
-static PUBLIC_KEY: Optional<PublicKey> = optional_key(
+static PUBLIC_KEY: OptionalKey<PublicKey> = optional_key(
     "public_key",
     session_keys::PUBLIC_KEY_KIND,
     "Public key of the mobile router, as `carnet key` prints it. Signalling and traffic of this router then
      travel in encrypted sessions, see [tunnel](tunnel.md). Give no other key but `preshared_key_file`. No two
      routers have the same public key. A mobile router has `home_agent_key` instead.",
 );
-static PRESHARED_KEY_FILE: Optional<SecretKey> = optional_key(
+static PRESHARED_KEY_FILE: OptionalKey<SecretKey> = optional_key(
     "preshared_key_file",
-    session_keys::SECRET_KEY_FILE,
+    session_keys::SECRET_KEY_FILE_KIND,
     "A file, mode 0600, with a key that both ends share beside their key pairs, as `wg genpsk` makes it. It
      protects recorded traffic against later quantum computers.",
 );
-static SPI_KEY: Optional<u32> = optional_key(
+static SPI_KEY: OptionalKey<u32> = optional_key(
     "spi",
-    SECURITY_PARAMETERS_INDEX,
+    SPI_KIND,
     "Security Parameters Index: the number of this key. Required without `public_key`.",
 );
-static SHARED_KEY: Optional<carnet_base::Key> = optional_key(
+static SHARED_KEY: OptionalKey<carnet_base::Key> = optional_key(
     "key",
     SHARED_KEY_KIND,
     "The shared key, a string. Give either this or `key_file`. Every user who can read the config can read
      this key.",
 );
-static KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional_key(
+static KEY_FILE_OF_AUTH: OptionalKey<carnet_base::Key> = optional_key(
     "key_file",
     KEY_FILE_KIND,
     "A file with the shared key, 32 hexadecimal digits; a relative path starts in the directory of the config
      file.",
 );
-static REPLAY_KEY: Key<bool> = key_with_default(
+static REPLAY_PROTECTION_KEY: Key<bool> = key_with_default(
     "replay",
     words_kind(&[("sequence", false), ("timestamp", true)]),
     "\"sequence\"",
@@ -169,14 +169,14 @@ static REPLAY_WINDOW: Key<Duration> = key_with_default(
     "\"7s\"",
     r#"With `replay = "timestamp"`: how far the clocks may differ. RFC 4285 advises more than 3 s."#,
 );
-static PER_HOME_AGENT: Optional<bool> = computed_key(
+static DIFFERS_PER_HOME_AGENT: OptionalKey<bool> = computed_key(
     "per_agent",
     kinds::BOOLEAN_KIND,
     "false",
     "Whether both ends derive a key of their own for each home agent, from this key and the home agent's
      address. It has to be the same at both ends. See below.",
 );
-static FORMER_KEYS: TableKey = tables(
+static FORMER_KEYS: TableKey = table_array(
     "former",
     &FORMER_KEY_TABLE,
     "Up to three more keys that this end accepts, `[{ ... }]` with the keys of [auth.former](#authformer).
@@ -193,21 +193,18 @@ static AUTH_TABLE: Section = Section::new(
         &SPI_KEY,
         &SHARED_KEY,
         &KEY_FILE_OF_AUTH,
-        &REPLAY_KEY,
+        &REPLAY_PROTECTION_KEY,
         &REPLAY_WINDOW,
-        &PER_HOME_AGENT,
+        &DIFFERS_PER_HOME_AGENT,
         &FORMER_KEYS,
     ],
 );
 
-static FORMER_SPI: Key<u32> = required_key(
-    "spi",
-    SECURITY_PARAMETERS_INDEX,
-    "Security Parameters Index, different from the others of this router.",
-);
-static FORMER_SHARED_KEY: Optional<carnet_base::Key> =
+static FORMER_SPI: Key<u32> =
+    required_key("spi", SPI_KIND, "Security Parameters Index, different from the others of this router.");
+static FORMER_SHARED_KEY: OptionalKey<carnet_base::Key> =
     optional_key("key", SHARED_KEY_KIND, "The shared key. Give either this or `key_file`.");
-static FORMER_KEY_FILE: Optional<carnet_base::Key> =
+static FORMER_KEY_FILE: OptionalKey<carnet_base::Key> =
     optional_key("key_file", KEY_FILE_KIND, "A file with the shared key, as in `auth`.");
 
 /// Keys of the config table `auth.former`.
@@ -224,9 +221,9 @@ fn read_auth(value: &LocatedValue<'_>) -> Option<Auth> {
         }
         None => {
             let table = Table::of_value(&AUTH_TABLE, value)?;
-            match table.value(&PUBLIC_KEY) {
+            match table.value_of_key(&PUBLIC_KEY) {
                 Some(_) => read_session_keys(&table),
-                None => mac(&table),
+                None => read_shared_key_auth(&table),
             }
         }
     }
@@ -240,12 +237,12 @@ fn read_session_keys(table: &Table<'_>) -> Option<Auth> {
         &SPI_KEY,
         &SHARED_KEY,
         &KEY_FILE_OF_AUTH,
-        &REPLAY_KEY,
+        &REPLAY_PROTECTION_KEY,
         &REPLAY_WINDOW,
-        &PER_HOME_AGENT,
+        &DIFFERS_PER_HOME_AGENT,
         &FORMER_KEYS,
     ];
-    let unused: Vec<LocatedValue<'_>> = others.iter().filter_map(|key| table.value(*key)).collect();
+    let unused: Vec<LocatedValue<'_>> = others.iter().filter_map(|key| table.value_of_key(*key)).collect();
     for value in &unused {
         value.report_error("found this key beside `public_key`, expected one of the two");
     }
@@ -254,8 +251,10 @@ fn read_session_keys(table: &Table<'_>) -> Option<Auth> {
 }
 
 /// Reads `auth` if it is an inline table with shared keys.
-fn mac(table: &Table<'_>) -> Option<Auth> {
-    if let (Some(value), Some(_)) = (table.value(&PRESHARED_KEY_FILE), table.read_key(&PRESHARED_KEY_FILE)) {
+fn read_shared_key_auth(table: &Table<'_>) -> Option<Auth> {
+    if let (Some(value), Some(_)) =
+        (table.value_of_key(&PRESHARED_KEY_FILE), table.read_key(&PRESHARED_KEY_FILE))
+    {
         value.report_error("found no `public_key` beside it, expected both");
     }
     let spi = match table.find_key_with_offset(&SPI_KEY) {
@@ -266,32 +265,36 @@ fn mac(table: &Table<'_>) -> Option<Auth> {
         read => read.flatten(),
     };
     let key = read_shared_key(table, &SHARED_KEY, &KEY_FILE_OF_AUTH);
-    let timestamps = table.read_key(&REPLAY_KEY);
+    let timestamps = table.read_key(&REPLAY_PROTECTION_KEY);
     let window = table.read_key(&REPLAY_WINDOW);
-    if let (Some(value), Some(false)) = (table.value(&REPLAY_WINDOW), timestamps) {
+    if let (Some(value), Some(false)) = (table.value_of_key(&REPLAY_WINDOW), timestamps) {
         value.report_error("a window needs timestamps, expected replay = \"timestamp\" beside it");
     }
-    let per_agent = table.read_key(&PER_HOME_AGENT);
+    let per_agent = table.read_key(&DIFFERS_PER_HOME_AGENT);
     let former = read_former_keys(table, spi);
     let window = window?;
     let replay =
         if timestamps? { ReplayProtection::Timestamp { window } } else { ReplayProtection::Sequence };
-    let mac =
-        SharedKeyAuth { spi: spi?.value, shared_key: key?, replay_protection: replay, per_agent: per_agent? };
+    let mac = SharedKeyAuth {
+        spi: spi?.value,
+        shared_key: key?,
+        replay_protection: replay,
+        differs_per_home_agent: per_agent?,
+    };
     let former = former?;
     if former.is_empty() {
         return Some(Auth::Mac(mac));
     }
-    Some(Auth::Changing(Box::new(AuthWithFormerKeys { mac, former_keys: former })))
+    Some(Auth::Changing(Box::new(AuthWithFormerKeys { signing_key: mac, former_keys: former })))
 }
 
 /// Reads a key from its table, or from the file that the table names.
 fn read_shared_key(
     table: &Table<'_>,
-    key: &Optional<carnet_base::Key>,
-    file: &Optional<carnet_base::Key>,
+    key: &OptionalKey<carnet_base::Key>,
+    file: &OptionalKey<carnet_base::Key>,
 ) -> Option<carnet_base::Key> {
-    match (table.value(key), table.value(file)) {
+    match (table.value_of_key(key), table.value_of_key(file)) {
         (Some(_), None) => table.read_key(key)?,
         (None, Some(_)) => table.read_key(file)?,
         (Some(_), Some(file)) => {
@@ -308,8 +311,8 @@ fn read_shared_key(
 /// Reads the keys of `auth.former`. Each key needs a different SPI, because a received message says by its
 /// SPI which key signed it.
 fn read_former_keys(table: &Table<'_>, spi: Option<Located<u32>>) -> Option<Vec<FormerKey>> {
-    let Some(value) = table.value(&FORMER_KEYS) else { return Some(Vec::new()) };
-    let tables = table.tables(&FORMER_KEYS)?;
+    let Some(value) = table.value_of_key(&FORMER_KEYS) else { return Some(Vec::new()) };
+    let tables = table.subtables(&FORMER_KEYS)?;
     if tables.is_empty() || tables.len() >= MAX_FORMER_KEYS {
         let most = MAX_FORMER_KEYS - 1;
         value.report_error(&format!("there are {} keys, expected 1 to {most}, or no `former`", tables.len()));
@@ -334,12 +337,12 @@ fn read_former_keys(table: &Table<'_>, spi: Option<Located<u32>>) -> Option<Vec<
 }
 
 /// Reads a key from a file; a relative path starts in the config file's directory.
-fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
-    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
+fn read_key_file(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
+    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::parse_path(text)?);
     let content = std::fs::read_to_string(&path).map_err(|error| {
         format!("cannot read {}: {error}, expected a file with {}", path.display(), EXPECTED_KEY)
     })?;
-    read_shared_key_of(content.trim_ascii())
+    parse_shared_key(content.trim_ascii())
 }
 
 /// Parses the largest permitted difference between a message's timestamp and the home agent's clock. The
@@ -355,7 +358,7 @@ fn parse_replay_window(text: &str) -> Result<Duration, String> {
 const EXPECTED_KEY: &str = "32 hexadecimal digits (16 octets)";
 
 /// Parses a shared key. Its error messages do not contain the key.
-fn read_shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
+fn parse_shared_key(text: &str) -> Result<carnet_base::Key, String> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
         return Err(format!("the key has the character {bad:?}, expected {EXPECTED_KEY}"));
     }
@@ -380,16 +383,16 @@ mod tests {
     #[test]
     fn parsed_keys_never_appear_in_error_messages() {
         let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
-        assert_eq!(read_shared_key_of("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
+        assert_eq!(parse_shared_key("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
         assert_eq!(
-            read_shared_key_of("0011"),
+            parse_shared_key("0011"),
             Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())
         );
-        let message = read_shared_key_of("0123456789abcdef0123456789abcdeg");
+        let message = parse_shared_key("0123456789abcdef0123456789abcdeg");
         assert_eq!(
             message,
             Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into())
         );
-        assert!(read_shared_key_of(&"é".repeat(16)).is_err());
+        assert!(parse_shared_key(&"é".repeat(16)).is_err());
     }
 }

@@ -55,10 +55,10 @@ pub(super) fn check_between_tables(draft: &UncheckedConfig, sink: &ErrorSink<'_>
         check_pseudonyms(security, draft, sink);
     }
     if let Some(geonet) = &draft.geonet {
-        check_radio(geonet, draft, sink);
+        check_radio_interface(geonet, draft, sink);
         check_area_names(geonet, sink);
-        check_ipv6(geonet, draft, sink);
-        check_mnpp(geonet, draft, sink);
+        check_ipv6_interfaces(geonet, draft, sink);
+        check_mnpp_interface(geonet, draft, sink);
     }
 }
 
@@ -71,7 +71,7 @@ fn check_pseudonyms(security: &security::UncheckedSecurity, draft: &UncheckedCon
     if draft.geonet.as_ref().is_some_and(|geonet| !geonet.is_anonymous) {
         sink.push(at, "each pseudonym needs a new address, expected `geonet.address` = \"anonymous\"");
     }
-    if draft.facilities.as_ref().is_some_and(|facilities| facilities.has_a_number) {
+    if draft.facilities.as_ref().is_some_and(|facilities| facilities.has_station_id) {
         sink.push(at, "each pseudonym needs a new number, expected no `facilities.station_id`");
     }
 }
@@ -189,17 +189,19 @@ fn check_both_roles(
 }
 
 /// Checks that neither the home agent nor the mobile router uses the interface of the radio.
-fn check_radio(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
+fn check_radio_interface(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let Some(at) = &geonet.interface else { return };
     let Some(name) = at.value.name() else { return };
     let interface = Located { value: name.to_owned(), offset: at.offset };
-    if let Some((other, what)) = interfaces(draft).into_iter().find(|(other, _)| other.value == name) {
+    if let Some((other, what)) =
+        interfaces_of_other_roles(draft).into_iter().find(|(other, _)| other.value == name)
+    {
         refuse_taken_interface(&interface, what, other, sink);
     }
 }
 
 /// Returns the interfaces of all roles except GeoNetworking, each with its use in words.
-fn interfaces(draft: &UncheckedConfig) -> Vec<(&Located<String>, &'static str)> {
+fn interfaces_of_other_roles(draft: &UncheckedConfig) -> Vec<(&Located<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.map(|router| router.uplinks.as_slice()).unwrap_or_default();
     let uplinks =
@@ -215,10 +217,10 @@ fn interfaces(draft: &UncheckedConfig) -> Vec<(&Located<String>, &'static str)> 
 
 /// Checks the interfaces that carnet creates for IPv6 over GeoNetworking. No other interface may have their
 /// names. Areas need the main interface, and each multicast group belongs to only one area.
-fn check_ipv6(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
+fn check_ipv6_interfaces(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let areas = geonet.areas.as_slice();
     let main = geonet.ipv6_interface.as_ref();
-    let dynamic = geonet.dynamic_interface.as_ref();
+    let dynamic = geonet.interface_for_other_areas.as_ref();
     let of_areas = areas.iter().filter_map(|area| area.ipv6_interface.as_ref());
     if let Some(None) = main {
         const EXPECTED_IPV6_INTERFACE: &str =
@@ -227,7 +229,7 @@ fn check_ipv6(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &
             sink.push(at, EXPECTED_IPV6_INTERFACE);
         }
     }
-    let mut others = interfaces(draft);
+    let mut others = interfaces_of_other_roles(draft);
     let radio = geonet.interface.as_ref();
     let radio = radio.and_then(|at| Some(Located { value: at.value.name()?.to_owned(), offset: at.offset }));
     others.extend(radio.iter().map(|radio| (radio, "the radio")));
@@ -256,7 +258,7 @@ fn check_ipv6(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &
 }
 
 /// Checks that a station with direct routes to neighbouring mobile networks has a mobile network and IPv6.
-fn check_mnpp(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
+fn check_mnpp_interface(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let Some(at) = geonet.mnpp_offset else { return };
     if draft.mobile_router.as_ref().is_none_or(|router| !router.is_router) {
         sink.push(at, "the station has no mobile network to announce, expected a section [mobile_router]");

@@ -10,7 +10,7 @@ use super::errors::ErrorSink;
 use super::reader::{List, Located};
 
 /// Checks that a home address is in the home prefix or in a mobile network prefix (RFC 3963 3).
-pub(super) fn home_address(
+pub(super) fn check_home_address(
     address: Option<Located<Ipv6Addr>>,
     home_prefix: Option<Located<Ipv6Net>>,
     prefixes: &List<Ipv6Net>,
@@ -52,7 +52,7 @@ pub(super) fn check_disjoint<P: Copy + Display + Into<IpNet>>(prefixes: &[Locate
     // Prefixes checked so far: their index in `prefixes`, by first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
-        let (first, last, length) = range_of_prefix(prefix.value.into());
+        let (first, last, length) = address_range_of_prefix(prefix.value.into());
         let around = (0..length).filter_map(|shorter| {
             let network = first & u128::MAX.checked_shl(128 - u32::from(shorter)).unwrap_or(0);
             before.get(&(network, shorter))
@@ -73,7 +73,7 @@ pub(super) fn check_disjoint<P: Copy + Display + Into<IpNet>>(prefixes: &[Locate
 }
 
 /// Returns the first and the last address of a prefix, and its length. An IPv4 prefix is in IPv4-mapped form.
-fn range_of_prefix(prefix: IpNet) -> (u128, u128, u8) {
+fn address_range_of_prefix(prefix: IpNet) -> (u128, u128, u8) {
     match prefix {
         IpNet::V6(prefix) => (prefix.network().into(), prefix.broadcast().into(), prefix.prefix_len()),
         IpNet::V4(prefix) => {

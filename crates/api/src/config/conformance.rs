@@ -18,7 +18,7 @@ const EXPECTED_SOCKET_ADDRESS: &str = "[IPV6]:PORT or IPV4:PORT";
 
 static UPPER_TESTER: Key<SocketAddr> = required_key(
     "upper_tester",
-    text_kind("address and port", EXPECTED_SOCKET_ADDRESS, address),
+    text_kind("address and port", EXPECTED_SOCKET_ADDRESS, parse_tester_address),
     "Where the upper tester listens (UDP). It speaks ETSI's protocol for GeoNetworking and BTP (TR 103 099
      annex C) and needs `[geonet]`. Every program that reaches it can make the station send anything, claim
      another place and clear its location table. The station warns of that at its start.",
@@ -43,15 +43,15 @@ pub(super) struct UncheckedConformance {
 
 impl UncheckedConformance {
     pub(super) fn read_table(table: &Table<'_>) -> UncheckedConformance {
-        UncheckedConformance { table_offset: table.table_offset(), config: read_checked(table) }
+        UncheckedConformance { table_offset: table.table_offset(), config: read_conformance(table) }
     }
 }
 
-fn read_checked(table: &Table<'_>) -> Option<Conformance> {
+fn read_conformance(table: &Table<'_>) -> Option<Conformance> {
     let anywhere = table.read_key(&ACCEPT_ANY_SOURCE);
     let upper_tester = table.read_key(&UPPER_TESTER)?;
-    if !is_near(upper_tester) && anywhere == Some(false) {
-        let value = table.value(&UPPER_TESTER)?;
+    if !is_loopback_or_link_local(upper_tester) && anywhere == Some(false) {
+        let value = table.value_of_key(&UPPER_TESTER)?;
         let text = value.as_str().unwrap_or_default();
         value.report_error(&format!(
             "{text:?} is reachable from other networks, expected a loopback or link-local address, or \
@@ -62,7 +62,7 @@ fn read_checked(table: &Table<'_>) -> Option<Conformance> {
     anywhere.map(|_| Conformance { upper_tester })
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn parse_tester_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 || address.ip().is_multicast() => Err(format!(
             "{text:?} is no address to listen on, expected {EXPECTED_SOCKET_ADDRESS} of this machine"
@@ -73,7 +73,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Returns whether only this machine or its neighbours on the link can reach the address.
-fn is_near(address: SocketAddr) -> bool {
+fn is_loopback_or_link_local(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(address) => address.is_loopback() || address.is_link_local(),
         IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local(),

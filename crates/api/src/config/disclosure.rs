@@ -17,7 +17,7 @@ pub const LEFT_OUT_MARK: &str = "LEFT OUT";
 
 /// Number of consecutive hexadecimal digits from which a value counts as a key. Names of certificates have
 /// only 16 digits.
-const DIGITS_OF_A_KEY: usize = 32;
+const MIN_DIGITS_OF_KEY: usize = 32;
 
 /// A config without its secrets.
 #[derive(Debug, Default)]
@@ -50,13 +50,13 @@ pub fn disclose_config(text: &str) -> Option<DisclosedConfig> {
     let document = DeTable::parse(text).ok()?;
     let mut disclosed = DisclosedConfig::default();
     let mut out = String::new();
-    disclosed.table(&mut out, Some(&ROOT_TABLE), "", document.get_ref());
+    disclosed.write_table(&mut out, Some(&ROOT_TABLE), "", document.get_ref());
     disclosed.config_text = out;
     Some(disclosed)
 }
 
 /// Returns whether TOML writes a value as a table, or an array of tables, with its own heading.
-fn has_header(value: &DeValue<'_>) -> bool {
+fn is_table_with_header(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Table(_) => true,
         DeValue::Array(items) => !items.is_empty() && items.iter().all(|item| item.get_ref().is_table()),
@@ -67,7 +67,7 @@ fn has_header(value: &DeValue<'_>) -> bool {
 impl DisclosedConfig {
     /// Writes a table: first its values, then the tables inside, because a heading applies to all lines up to
     /// the next heading.
-    fn table(
+    fn write_table(
         &mut self,
         out: &mut String,
         section: Option<&'static Section>,
@@ -75,13 +75,13 @@ impl DisclosedConfig {
         table: &DeTable<'_>,
     ) {
         let entries = || table.iter().map(|(name, value)| (&**name.get_ref(), value.get_ref()));
-        for (name, value) in entries().filter(|(_, value)| !has_header(value)) {
+        for (name, value) in entries().filter(|(_, value)| !is_table_with_header(value)) {
             out.push_str(&format!("{} = ", key_as_toml(name)));
-            self.value(out, section, name, value);
+            self.write_key_value(out, section, name, value);
             out.push('\n');
         }
-        for (name, value) in entries().filter(|(_, value)| has_header(value)) {
-            let below = declaration_of(section, name).and_then(|key| key.section_below);
+        for (name, value) in entries().filter(|(_, value)| is_table_with_header(value)) {
+            let below = declaration_of(section, name).and_then(|key| key.subsection);
             let heading = if heading.is_empty() {
                 key_as_toml(name).into_owned()
             } else {
@@ -90,13 +90,13 @@ impl DisclosedConfig {
             match value {
                 DeValue::Table(table) => {
                     out.push_str(&format!("\n[{heading}]\n"));
-                    self.table(out, below, &heading, table);
+                    self.write_table(out, below, &heading, table);
                 }
                 DeValue::Array(items) => {
                     for item in items {
                         if let DeValue::Table(table) = item.get_ref() {
                             out.push_str(&format!("\n[[{heading}]]\n"));
-                            self.table(out, below, &heading, table);
+                            self.write_table(out, below, &heading, table);
                         }
                     }
                 }
@@ -105,7 +105,7 @@ impl DisclosedConfig {
         }
     }
 
-    fn value(
+    fn write_key_value(
         &mut self,
         out: &mut String,
         section: Option<&'static Section>,
@@ -145,7 +145,7 @@ fn contains_secret_key(value: &DeValue<'_>) -> bool {
     collect_texts(value, &mut texts);
     texts.iter().any(|text| {
         let mut runs = text.split(|character: char| !character.is_ascii_hexdigit());
-        runs.any(|run| run.len() >= DIGITS_OF_A_KEY)
+        runs.any(|run| run.len() >= MIN_DIGITS_OF_KEY)
     })
 }
 
@@ -197,7 +197,7 @@ fn write_quoted(out: &mut String, text: &str) {
 fn key_as_toml(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
     // An operator may have written a secret in place of the name of a config key. Hide such a name.
-    if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
+    if name.len() >= MIN_DIGITS_OF_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
         return "left_out".into();
     }
     if !name.is_empty() && name.bytes().all(bare) {

@@ -7,7 +7,7 @@ use toml::de::DeTable;
 
 use super::dataplane::Dataplane;
 use super::errors::ErrorSink;
-use super::keys::{Section, TableKey, required_table, table};
+use super::keys::{Section, TableKey, optional_table, required_table};
 use super::station::Station;
 use super::table::Table;
 use super::{
@@ -16,14 +16,14 @@ use super::{
 
 static STATION: TableKey =
     required_table("station", &station::SECTION, "a table [station] with a `name`", "");
-static DATAPLANE: TableKey = table("dataplane", &dataplane::SECTION, "");
-static HOME_AGENT: TableKey = table("home_agent", &home_agent::SECTION, "");
-static MOBILE_ROUTER: TableKey = table("mobile_router", &mobile_router::SECTION, "");
-static MOBILE_NODE: TableKey = table("mobile_node", &mobile_router::SECTION_OF_NODE, "");
-static GEONET: TableKey = table("geonet", &geonet::SECTION, "");
-static FACILITIES: TableKey = table("facilities", &facilities::SECTION, "");
-static SECURITY: TableKey = table("security", &security::SECTION, "");
-static CONFORMANCE: TableKey = table("conformance", &conformance::SECTION, "");
+static DATAPLANE: TableKey = optional_table("dataplane", &dataplane::SECTION, "");
+static HOME_AGENT: TableKey = optional_table("home_agent", &home_agent::SECTION, "");
+static MOBILE_ROUTER: TableKey = optional_table("mobile_router", &mobile_router::SECTION, "");
+static MOBILE_NODE: TableKey = optional_table("mobile_node", &mobile_router::SECTION_OF_NODE, "");
+static GEONET: TableKey = optional_table("geonet", &geonet::SECTION, "");
+static FACILITIES: TableKey = optional_table("facilities", &facilities::SECTION, "");
+static SECURITY: TableKey = optional_table("security", &security::SECTION, "");
+static CONFORMANCE: TableKey = optional_table("conformance", &conformance::SECTION, "");
 
 /// The top level of the file, which contains the tables.
 pub(super) static ROOT_TABLE: Section = Section::new(
@@ -44,17 +44,17 @@ pub(super) static ROOT_TABLE: Section = Section::new(
 
 /// Returns all tables below the top level, each before the tables inside it.
 pub(super) fn all_sections() -> Vec<&'static Section> {
-    fn add(section: &'static Section, found: &mut Vec<&'static Section>) {
-        let below = section.declared_keys.iter().filter_map(|key| key.declaration().section_below);
+    fn add_section(section: &'static Section, found: &mut Vec<&'static Section>) {
+        let below = section.declared_keys.iter().filter_map(|key| key.declaration().subsection);
         for section in below {
             if !found.iter().any(|other| other.path == section.path) {
                 found.push(section);
-                add(section, found);
+                add_section(section, found);
             }
         }
     }
     let mut found = Vec::new();
-    add(&ROOT_TABLE, &mut found);
+    add_section(&ROOT_TABLE, &mut found);
     found
 }
 
@@ -82,17 +82,17 @@ impl UncheckedConfig {
     /// Reads all tables of a parsed config file. Reports their errors to `sink`.
     pub(super) fn read_document(document: &DeTable<'_>, sink: &ErrorSink<'_>) -> UncheckedConfig {
         let root = Table::open_table(&ROOT_TABLE, 0, document, sink);
-        let open = |key| root.table(key).flatten();
+        let open = |key| root.subtable(key).flatten();
         // Without the Cargo feature `geonet`, a table of GeoNetworking is an error, and the reader does not
         // read it.
         let of_geonet = |key| if cfg!(feature = "geonet") { open(key) } else { None };
         let station = open(&STATION);
-        if let (Some(_), Some(node)) = (root.value(&MOBILE_ROUTER), root.value(&MOBILE_NODE)) {
+        if let (Some(_), Some(node)) = (root.value_of_key(&MOBILE_ROUTER), root.value_of_key(&MOBILE_NODE)) {
             node.report_error("found [mobile_router] and [mobile_node], expected one of the two");
         }
         if !cfg!(feature = "geonet") {
             for key in [&GEONET, &FACILITIES, &SECURITY, &CONFORMANCE] {
-                if let Some(value) = root.value(key) {
+                if let Some(value) = root.value_of_key(key) {
                     value
                         .report_error("this program was built without GeoNetworking, expected no such table");
                 }
@@ -100,11 +100,11 @@ impl UncheckedConfig {
         }
         let roles = [&HOME_AGENT, &MOBILE_ROUTER, &MOBILE_NODE, &GEONET];
         UncheckedConfig {
-            has_role: roles.iter().any(|role| root.value(*role).is_some()),
+            has_role: roles.iter().any(|role| root.value_of_key(*role).is_some()),
             station: station.and_then(|table| station::read_table(&table)),
             dataplane: root.table_or_defaults(&DATAPLANE).and_then(|table| dataplane::read_table(&table)),
             home_agent: open(&HOME_AGENT).map(|table| home_agent::UncheckedHomeAgent::read_table(&table)),
-            mobile_router: match root.value(&MOBILE_ROUTER) {
+            mobile_router: match root.value_of_key(&MOBILE_ROUTER) {
                 Some(_) => {
                     open(&MOBILE_ROUTER).map(|table| mobile_router::UncheckedMobileRouter::read_table(&table))
                 }
@@ -124,7 +124,7 @@ impl UncheckedConfig {
     pub(super) fn into_config(self) -> Option<Config> {
         /// Returns the config of an optional table. The outer `None` means that the table has an error, the
         /// inner `None` that the file has no such table.
-        fn config<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {
+        fn config_of_table<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {
             match draft {
                 Some(draft) => config(draft).map(Some),
                 None => Some(None),
@@ -133,12 +133,12 @@ impl UncheckedConfig {
         Some(Config {
             station: self.station?,
             dataplane: self.dataplane?,
-            home_agent: config(self.home_agent, |draft| draft.config)?,
-            mobile_router: config(self.mobile_router, |draft| draft.config)?,
-            geonet: config(self.geonet, |draft| draft.config)?,
-            facilities: config(self.facilities, |draft| draft.config)?,
-            security: config(self.security, |draft| draft.config)?,
-            conformance: config(self.conformance, |draft| draft.config)?,
+            home_agent: config_of_table(self.home_agent, |draft| draft.config)?,
+            mobile_router: config_of_table(self.mobile_router, |draft| draft.config)?,
+            geonet: config_of_table(self.geonet, |draft| draft.config)?,
+            facilities: config_of_table(self.facilities, |draft| draft.config)?,
+            security: config_of_table(self.security, |draft| draft.config)?,
+            conformance: config_of_table(self.conformance, |draft| draft.config)?,
         })
     }
 }

@@ -64,7 +64,7 @@ impl ConfigErrors {
                     let key = sink.config_text.get(span.clone()).unwrap_or_default();
                     format!("duplicate key `{key}`, expected it once")
                 }
-                message => message_for_unquoted(line_at(sink.config_text, span.start))
+                message => message_for_unquoted_string(line_at(sink.config_text, span.start))
                     .unwrap_or(message.replace(['\n', '\r'], " ")),
             };
             sink.push(span.start, message);
@@ -151,7 +151,7 @@ fn line_at(text: &str, at: usize) -> &str {
 
 /// Returns the error message for a line whose string has no quotation marks, the most frequent mistake;
 /// `None` for any other line.
-fn message_for_unquoted(line: &str) -> Option<String> {
+fn message_for_unquoted_string(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();
     let is_text = value.contains(|c: char| c.is_alphabetic() || ":/".contains(c));
@@ -171,7 +171,7 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{line_and_column, line_at, message_for_unquoted};
+    use super::{line_and_column, line_at, message_for_unquoted_string};
 
     #[test]
     fn error_says_that_a_string_lacks_quotes() {
@@ -183,10 +183,10 @@ mod tests {
             ("name = /var/lib", "/var/lib"),
         ] {
             let told = format!("{value} is no TOML value, expected a string in quotes: name = \"{value}\"");
-            assert_eq!(message_for_unquoted(line), Some(told), "{line}");
+            assert_eq!(message_for_unquoted_string(line), Some(told), "{line}");
         }
         for line in ["name = 'bus", "a = 01", "a = [1, x", "a = 0xg", "a = true", "a =", "name nc-bus", ""] {
-            assert_eq!(message_for_unquoted(line), None, "{line}");
+            assert_eq!(message_for_unquoted_string(line), None, "{line}");
         }
         let text = "a = 1\nname = é\n";
         assert_eq!((line_at(text, 6), line_at(text, 0)), ("name = é", "a = 1"));

@@ -3,8 +3,8 @@
 use std::net::Ipv6Addr;
 
 use super::keys::{
-    Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default, named_words_kind,
-    optional_key, required_key, tables, text_kind, value,
+    Key, OptionalKey, Section, TableKey, ValueKind, integer_kind, key_with_default, named_words_kind,
+    optional_key, required_key, table_array, text_kind, value_kind,
 };
 use super::kinds;
 use super::reader::LocatedValue;
@@ -26,9 +26,9 @@ pub struct Facilities {
     /// Whether the station repeats the DENMs of other stations (keep-alive forwarding, EN 302 637-3 6.1.4).
     pub keep_alive: bool,
     /// Maximum number of stations in the Local Dynamic Map.
-    pub ldm_stations: u32,
+    pub max_ldm_stations: u32,
     /// Maximum number of events in the Local Dynamic Map.
-    pub ldm_events: u32,
+    pub max_ldm_events: u32,
     /// Services that the station announces.
     pub announced_services: Vec<Service>,
 }
@@ -88,28 +88,28 @@ const MAX_SERVICES: usize = 16;
 
 /// Lengths and widths of vehicles that TS 102 894-2 can express; larger values are "out of range".
 const VEHICLE_LENGTHS: ValueKind<u16> =
-    value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| {
+    value_kind("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| {
         read_decimetres(value, 1021)
     });
 const VEHICLE_WIDTHS: ValueKind<u8> =
-    value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
+    value_kind("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
         read_decimetres(value, 60).and_then(|width| u8::try_from(width).ok())
     });
 
 static SEND_CAMS: Key<bool> =
     key_with_default("cam", kinds::BOOLEAN_KIND, "true", "Whether the station sends CAMs.");
-static STATION_ID: Optional<u32> = optional_key(
+static STATION_ID: OptionalKey<u32> = optional_key(
     "station_id",
     integer_kind(0, 4_294_967_295),
     "The station's number in messages. By default it is the last 32 bits of the GeoNetworking address, and
      changes with the address.",
 );
-static VEHICLE_LENGTH: Optional<u16> = optional_key(
+static VEHICLE_LENGTH: OptionalKey<u16> = optional_key(
     "vehicle_length",
     VEHICLE_LENGTHS,
     "Length in metres, for CAMs, with the trailer if there is one.",
 );
-static VEHICLE_WIDTH: Optional<u8> = optional_key("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
+static VEHICLE_WIDTH: OptionalKey<u8> = optional_key("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
 static ROLE: Key<VehicleRole> = key_with_default(
     "role",
     named_words_kind("role", &VehicleRole::NAMES),
@@ -136,7 +136,7 @@ static LDM_EVENTS: Key<u32> = key_with_default(
     "256",
     "Events of other stations that the map holds, and remembers, at most.",
 );
-static SERVICES: TableKey = tables(
+static SERVICES: TableKey = table_array(
     "service",
     &SERVICE_TABLE,
     "Services that the station announces, see [[[facilities.service]]](#facilitiesservice).",
@@ -164,9 +164,12 @@ static ITS_AID: Key<u32> = required_key(
     integer_kind(0, 270_549_119),
     "Kind of service: its ITS application identifier (ISO 17419, ETSI TS 102 965).",
 );
-static ADDRESS: Optional<Ipv6Addr> =
-    optional_key("address", text_kind("IPv6 address", "an IPv6 address", address), "Address of the service.");
-static PORT: Optional<u16> =
+static ADDRESS: OptionalKey<Ipv6Addr> = optional_key(
+    "address",
+    text_kind("IPv6 address", "an IPv6 address", parse_service_address),
+    "Address of the service.",
+);
+static PORT: OptionalKey<u16> =
     optional_key("port", integer_kind(1, 65_535), "Port of the service at the address, or its BTP port.");
 
 /// Keys of the config table `[[facilities.service]]`.
@@ -177,7 +180,7 @@ static SERVICE_TABLE: Section =
 pub(super) struct UncheckedFacilities {
     pub table_offset: usize,
     /// Whether the config has a station ID.
-    pub has_a_number: bool,
+    pub has_station_id: bool,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Facilities>,
 }
@@ -191,18 +194,18 @@ impl UncheckedFacilities {
             vehicle_width_dm: table.read_key(&VEHICLE_WIDTH),
             vehicle_role: table.read_key(&ROLE),
             keep_alive: table.read_key(&KEEP_ALIVE),
-            ldm_stations: table.read_key(&LDM_STATIONS),
-            ldm_events: table.read_key(&LDM_EVENTS),
+            max_ldm_stations: table.read_key(&LDM_STATIONS),
+            max_ldm_events: table.read_key(&LDM_EVENTS),
             announced_services: read_services(table),
         });
-        let has_a_number = config.as_ref().is_some_and(|config| config.station_id.is_some());
-        UncheckedFacilities { table_offset: table.table_offset(), has_a_number, config }
+        let has_station_id = config.as_ref().is_some_and(|config| config.station_id.is_some());
+        UncheckedFacilities { table_offset: table.table_offset(), has_station_id, config }
     }
 }
 
 fn read_services(table: &Table<'_>) -> Option<Vec<Service>> {
-    let tables = table.tables(&SERVICES)?;
-    if let Some(value) = table.value(&SERVICES).filter(|_| tables.len() > MAX_SERVICES) {
+    let tables = table.subtables(&SERVICES)?;
+    if let Some(value) = table.value_of_key(&SERVICES).filter(|_| tables.len() > MAX_SERVICES) {
         value.report_error(&format!("{} services, expected at most {MAX_SERVICES}", tables.len()));
         return None;
     }
@@ -218,16 +221,16 @@ fn read_services(table: &Table<'_>) -> Option<Vec<Service>> {
     services.into_iter().collect()
 }
 
-fn address(text: &str) -> Result<Ipv6Addr, String> {
+fn parse_service_address(text: &str) -> Result<Ipv6Addr, String> {
     text.parse().map_err(|_| "no IPv6 address".to_owned())
 }
 
 /// Reads a number of metres, to the decimetre.
-fn read_decimetres(value: &LocatedValue<'_>, most: u16) -> Option<u16> {
-    let expected = format!("a number of metres from 0.1 to {}", f64::from(most) / 10.0);
+fn read_decimetres(value: &LocatedValue<'_>, max: u16) -> Option<u16> {
+    let expected = format!("a number of metres from 0.1 to {}", f64::from(max) / 10.0);
     value.read_number(&expected, |metres| {
         let decimetres = (metres * 10.0).round();
-        if (1.0..=f64::from(most)).contains(&decimetres) {
+        if (1.0..=f64::from(max)).contains(&decimetres) {
             Ok(decimetres as u16)
         } else {
             Err(format!("{metres} is out of range, expected {expected}"))

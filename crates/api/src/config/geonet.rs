@@ -17,8 +17,8 @@ use carnet_geonet::mib::UnknownSender;
 use carnet_wire::address::MacAddress;
 
 use super::keys::{
-    Key, Optional, Section, TableKey, ValueKind, key_with_default, named_words_kind, optional_key,
-    required_key, table, tables, text_kind, value, words_kind,
+    Key, OptionalKey, Section, TableKey, ValueKind, key_with_default, named_words_kind, optional_key,
+    optional_table, required_key, table_array, text_kind, value_kind, words_kind,
 };
 use super::kinds;
 use super::reader::Located;
@@ -205,7 +205,7 @@ impl Coordinates {
     }
 }
 
-const POSITION_KIND: ValueKind<PositionSource> = value("position", values::EXPECTED_POSITION, |value| {
+const POSITION_KIND: ValueKind<PositionSource> = value_kind("position", values::EXPECTED_POSITION, |value| {
     value.parse(values::EXPECTED_POSITION, |text| values::parse_position(text, value.file()))
 });
 
@@ -257,7 +257,7 @@ static RANGE_KEY: Key<u16> = key_with_default(
     "Longest distance that the radio reaches (`itsGnDefaultMaxCommunicationRange`). Contention timers and
      adaptive beacons use it.",
 );
-static STANDARD: Key<UnknownSender> = key_with_default(
+static UNKNOWN_SENDER_KEY: Key<UnknownSender> = key_with_default(
     "standard",
     words_kind(&[
         ("1.4.1", UnknownSender::NonAreaForwarding),
@@ -269,7 +269,7 @@ static STANDARD: Key<UnknownSender> = key_with_default(
      gets a packet for the area and does not know where the sender is. By 1.4.1 it continues with the
      `unicast` algorithm; by the older two it broadcasts the packet at once.",
 );
-static IPV6_INTERFACE: Optional<String> = optional_key(
+static IPV6_INTERFACE: OptionalKey<String> = optional_key(
     "ipv6_interface",
     kinds::INTERFACE_KIND,
     "IPv6 over GeoNetworking (EN 302 636-6-1). carnet makes this Ethernet interface, with the link-layer
@@ -282,44 +282,44 @@ static IPV6_INTERFACE: Optional<String> = optional_key(
      routers, the nearest in range first; as on any link, nothing authenticates them. A reload may make it an
      uplink, or end that. Without this key there is no IPv6.",
 );
-static IPV6: TableKey = table(
+static IPV6: TableKey = optional_table(
     "ipv6",
     &ipv6::SECTION,
     "More settings of IPv6 over GeoNetworking, see [[geonet.ipv6]](#geonetipv6).",
 );
-static MNPP: TableKey = table(
+static MNPP: TableKey = optional_table(
     "mnpp",
     &mnpp::SECTION,
     "Direct paths to the mobile networks of vehicles in radio range, see [[geonet.mnpp]](#geonetmnpp).",
 );
-static MULTICAST: TableKey = table(
+static MULTICAST: TableKey = optional_table(
     "multicast",
     &multicast::SECTION,
     "Multicast between the mobile network and IPv6 over GeoNetworking, see
      [[geonet.multicast]](#geonetmulticast).",
 );
-static DCC: TableKey = table(
+static DCC: TableKey = optional_table(
     "dcc",
     &dcc::SECTION,
     "Congestion control, see [[geonet.dcc]](#geonetdcc). Without it every packet goes to the radio at once.",
 );
-static FORWARDING: TableKey = table(
+static FORWARDING: TableKey = optional_table(
     "forwarding",
     &forwarding::SECTION,
     "Forwarding algorithms, see [[geonet.forwarding]](#geonetforwarding).",
 );
-static BEACON: TableKey = table(
+static BEACON: TableKey = optional_table(
     "beacon",
     &beacon::SECTION,
     "When the station sends beacons, see [[geonet.beacon]](#geonetbeacon).",
 );
-static MIB: TableKey = table(
+static MIB: TableKey = optional_table(
     "mib",
     &mib::SECTION,
     "Parameters of the standard that rarely need another value, see [[geonet.mib]](#geonetmib).",
 );
 static AREAS: TableKey =
-    tables("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
+    table_array("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
 
 /// Keys of the config table `[geonet]`.
 pub(in crate::config) static SECTION: Section = Section::new(
@@ -332,7 +332,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &SET_LINK_ADDRESS,
         &POSITION,
         &RANGE_KEY,
-        &STANDARD,
+        &UNKNOWN_SENDER_KEY,
         &IPV6_INTERFACE,
         &IPV6,
         &MNPP,
@@ -352,13 +352,13 @@ pub(super) struct UncheckedGeonet {
     pub is_anonymous: bool,
     /// Value of `ipv6_interface`, if present; the outer `None` if the key has an error.
     pub ipv6_interface: Option<Option<Located<String>>>,
-    pub dynamic_interface: Option<Located<String>>,
+    pub interface_for_other_areas: Option<Located<String>>,
     /// Position of `[geonet.ipv6]` in the file.
     pub ipv6_offset: Option<usize>,
     /// Position of `[geonet.mnpp]` in the file.
     pub mnpp_offset: Option<usize>,
-    pub multicast: Option<multicast::Draft>,
-    pub areas: Vec<area::Draft>,
+    pub multicast: Option<multicast::UncheckedMulticast>,
+    pub areas: Vec<area::UncheckedArea>,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Geonet>,
 }
@@ -372,24 +372,27 @@ impl UncheckedGeonet {
             Some(mib) => Some(mib.max_area_size),
             None => mib::read_table(&table.table_of_defaults(&MIB)).map(|mib| mib.max_area_size),
         };
-        let areas = table.tables(&AREAS);
+        let areas = table.subtables(&AREAS);
         let address = table.read_key(&ADDRESS);
         let ipv6_interface = table.find_key_with_offset(&IPV6_INTERFACE);
         let ipv6 = table.table_or_defaults(&IPV6).and_then(|table| ipv6::read_table(&table));
-        let mnpp = table.table(&MNPP).and_then(|table| match table {
+        let mnpp = table.subtable(&MNPP).and_then(|table| match table {
             Some(table) => mnpp::read_table(&table).map(Some),
             None => Some(None),
         });
-        let multicast = table.table(&MULTICAST).and_then(|table| match table {
-            Some(table) => multicast::Draft::read_table(&table).map(Some),
+        let multicast = table.subtable(&MULTICAST).and_then(|table| match table {
+            Some(table) => multicast::UncheckedMulticast::read_table(&table).map(Some),
             None => Some(None),
         });
-        let dcc = table.table(&DCC).and_then(|table| match table {
+        let dcc = table.subtable(&DCC).and_then(|table| match table {
             Some(table) => dcc::read_table(&table).map(Some),
             None => Some(None),
         });
-        let mut areas: Option<Vec<area::Draft>> = areas.map(|tables| {
-            tables.iter().map(|table| area::Draft::read_table(table, largest.unwrap_or_default())).collect()
+        let mut areas: Option<Vec<area::UncheckedArea>> = areas.map(|tables| {
+            tables
+                .iter()
+                .map(|table| area::UncheckedArea::read_table(table, largest.unwrap_or_default()))
+                .collect()
         });
         let main = ipv6_interface.clone();
         let config = all!(Geonet {
@@ -410,7 +413,7 @@ impl UncheckedGeonet {
             forwarding: table.table_or_defaults(&FORWARDING).and_then(|table| forwarding::read_table(&table)),
             beacon: table.table_or_defaults(&BEACON).and_then(|table| beacon::read_table(&table)),
             range_m: table.read_key(&RANGE_KEY),
-            unknown_sender: table.read_key(&STANDARD),
+            unknown_sender: table.read_key(&UNKNOWN_SENDER_KEY),
             mib_parameters: mib,
             areas: areas.as_mut().and_then(|areas| areas.iter_mut().map(|area| area.config.take()).collect()),
         });
@@ -418,9 +421,9 @@ impl UncheckedGeonet {
             interface,
             is_anonymous: address.is_none_or(|address| address == GeonetAddress::Anonymous),
             ipv6_interface,
-            ipv6_offset: ipv6.as_ref().and(table.value(&IPV6)).map(|value| value.offset()),
-            dynamic_interface: ipv6.and_then(|ipv6| ipv6.dynamic_interface),
-            mnpp_offset: mnpp.flatten().and(table.value(&MNPP)).map(|value| value.offset()),
+            ipv6_offset: ipv6.as_ref().and(table.value_of_key(&IPV6)).map(|value| value.offset()),
+            interface_for_other_areas: ipv6.and_then(|ipv6| ipv6.interface_for_other_areas),
+            mnpp_offset: mnpp.flatten().and(table.value_of_key(&MNPP)).map(|value| value.offset()),
             multicast: multicast.flatten(),
             areas: areas.unwrap_or_default(),
             config,

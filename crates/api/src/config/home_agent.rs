@@ -13,12 +13,13 @@ use ipnet::Ipv6Net;
 
 use super::auth::Auth;
 use super::conflicts::{
-    check_disjoint, check_home_agent_outside_prefixes, check_ipv4_home_agents_outside_prefixes, home_address,
+    check_disjoint, check_home_address, check_home_agent_outside_prefixes,
+    check_ipv4_home_agents_outside_prefixes,
 };
 use super::errors::ErrorSink;
 use super::keys::{
-    Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default, optional_key, required_key,
-    tables, value, words_kind,
+    Key, OptionalKey, Section, TableKey, ValueKind, integer_kind, key_with_default, optional_key,
+    required_key, table_array, value_kind, words_kind,
 };
 use super::reader::{List, Located};
 use super::session_keys::DEFAULT_TUNNEL_PORT;
@@ -97,10 +98,14 @@ impl HomeAgent {
             ));
         }
         let by_sequence = |router: &AllowedRouter| {
-            router.node_auth.mac().is_some_and(|mac| mac.replay_protection == ReplayProtection::Sequence)
+            router
+                .node_auth
+                .shared_key_auth()
+                .is_some_and(|mac| mac.replay_protection == ReplayProtection::Sequence)
         };
-        let shared =
-            |router: &AllowedRouter| router.node_auth.mac().is_some_and(|mac| mac.per_agent.is_none());
+        let shared = |router: &AllowedRouter| {
+            router.node_auth.shared_key_auth().is_some_and(|mac| mac.differs_per_home_agent.is_none())
+        };
         if self.answers_dhaad && self.home_link.is_some() && self.mobile_routers.iter().any(shared) {
             warnings.push(
                 "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link \
@@ -174,7 +179,7 @@ static ADDRESS: Key<Ipv6Addr> = required_key(
     "Address of the home agent. carnet owns it: assign it to no interface. It must not be in a prefix of a
      mobile router, nor be a home address.",
 );
-static IPV4_ADDRESS: Optional<Ipv4Addr> = optional_key(
+static IPV4_ADDRESS: OptionalKey<Ipv4Addr> = optional_key(
     "ipv4_address",
     kinds::IPV4_ADDRESS_KIND,
     "Address of this machine at which mobile routers in IPv4 networks register, by UDP port 4191 (RFC 5555).
@@ -208,7 +213,7 @@ static MULTIPLE_CARE_OF: Key<MultipleCareOfAddresses> = key_with_default(
 );
 static CARE_OF_TEST: Key<bool> = key_with_default(
     "care_of_test",
-    kinds::ON_OR_OFF,
+    kinds::ON_OR_OFF_KIND,
     "\"on\"",
     r#"With `"on"` a new care-of address gets packets only after it has answered an Echo Request with random
        data, see [below](#test-of-a-care-of-address). It holds for all mobile routers that have no
@@ -220,14 +225,14 @@ static HOME_PREFIX: Key<Ipv6Net> = required_key(
     "Prefix of the home link. It may contain the mobile networks (RFC 4887 6); on a real home link this
      machine then answers for those that are away.",
 );
-static HOME_NETWORK: Optional<Ipv6Net> = optional_key(
+static HOME_NETWORK: OptionalKey<Ipv6Net> = optional_key(
     "home_network",
     kinds::PREFIX_KIND,
     "The one prefix that is routed to this machine, if it contains the home prefix and the mobile networks
      beside it (RFC 4887 5). The home agent makes its unused parts unreachable instead of sending their
      packets back.",
 );
-static HOME_LINK: Optional<String> = optional_key(
+static HOME_LINK: OptionalKey<String> = optional_key(
     "home_link",
     kinds::INTERFACE_KIND,
     "Interface of the home link. The interface has an address of its own in the home prefix, different from
@@ -235,7 +240,7 @@ static HOME_LINK: Optional<String> = optional_key(
      carnet keeps Router Advertisements on the home link from changing this machine's routes where it can
      ([threats](threats.md#on-the-visited-link-and-on-the-home-link)).",
 );
-static NDP_PROXY: Optional<String> = optional_key(
+static NDP_PROXY: OptionalKey<String> = optional_key(
     "ndp_proxy",
     kinds::INTERFACE_KIND,
     "Interface on whose link the machine's prefix is, if the provider does not route it
@@ -250,7 +255,7 @@ const EXPECTED_PREFIX_PAIRS: &str = "an array of pairs of prefixes";
 const EXPECTED_PREFIX_PAIR: &str =
     "a unique local prefix and another one of the same length, such as \"fd00:42::/48 2001:db8:42::/48\"";
 const PREFIX_PAIRS_KIND: ValueKind<List<TranslatedPrefix>> =
-    value("array of pairs of prefixes", EXPECTED_PREFIX_PAIRS, |value| {
+    value_kind("array of pairs of prefixes", EXPECTED_PREFIX_PAIRS, |value| {
         List::read_array(value, EXPECTED_PREFIX_PAIRS, |item| {
             item.parse(EXPECTED_PREFIX_PAIR, parse_prefix_pair)
         })
@@ -263,7 +268,7 @@ fn parse_prefix_pair(text: &str) -> Result<TranslatedPrefix, String> {
     let Some((inside, outside)) = text.split_once(' ') else {
         return wrong(format!("{text:?} is no pair of prefixes"));
     };
-    let (inside, outside) = (values::prefix(inside)?, values::prefix(outside.trim_start())?);
+    let (inside, outside) = (values::parse_prefix(inside)?, values::parse_prefix(outside.trim_start())?);
     if inside.prefix_len() != outside.prefix_len() {
         return wrong(format!("{inside} and {outside} differ in length"));
     }
@@ -278,14 +283,14 @@ fn parse_prefix_pair(text: &str) -> Result<TranslatedPrefix, String> {
     Ok(TranslatedPrefix { inside_prefix: inside, outside_prefix: outside })
 }
 
-static IPV4_NAT: Optional<String> = optional_key(
+static IPV4_NAT: OptionalKey<String> = optional_key(
     "ipv4_nat",
     kinds::INTERFACE_KIND,
     "Interface to the Internet. IPv4 packets of mobile networks that leave by it get its IPv4 address (NAT,
      masquerade), see [cookbook](cookbook-cloud.md#nat). Without this key IPv4 mobile networks have plain
      routes.",
 );
-static IPV6_NAT: Optional<String> = optional_key(
+static IPV6_NAT: OptionalKey<String> = optional_key(
     "ipv6_nat",
     kinds::INTERFACE_KIND,
     "Interface to the Internet. IPv6 packets of mobile networks that leave by it and have a unique local
@@ -328,12 +333,12 @@ static ANSWER_DHAAD: Key<bool> = key_with_default(
      it no default router, and hosts make no addresses from them. The home prefix has to be a /64 or
      shorter.",
 );
-static PEER_AGENTS: TableKey = tables(
+static PEER_AGENTS: TableKey = table_array(
     "peer",
     &peer::SECTION,
     "Other home agents to which mobile routers can move, see [[[home_agent.peer]]](#home_agentpeer).",
 );
-static MOBILE_ROUTERS: TableKey = tables(
+static MOBILE_ROUTERS: TableKey = table_array(
     "mobile_router",
     &allowed_router::SECTION,
     "The mobile routers that may register, see [[[home_agent.mobile_router]]](#home_agentmobile_router).",
@@ -377,15 +382,15 @@ pub(super) struct UncheckedHomeAgent {
     has_ipv6_nat: bool,
     nat_prefixes: List<TranslatedPrefix>,
     answers_dhaad: bool,
-    pub peer_agents: Vec<peer::Draft>,
-    pub allowed_routers: Vec<allowed_router::Draft>,
+    pub peer_agents: Vec<peer::UncheckedPeer>,
+    pub allowed_routers: Vec<allowed_router::UncheckedRouter>,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<HomeAgent>,
 }
 
 impl UncheckedHomeAgent {
     pub(super) fn read_table(table: &Table<'_>) -> UncheckedHomeAgent {
-        let routers = table.tables(&MOBILE_ROUTERS);
+        let routers = table.subtables(&MOBILE_ROUTERS);
         let address = table.read_key_with_offset(&ADDRESS);
         let ipv4_address = table.find_key_with_offset(&IPV4_ADDRESS);
         let care_of_test = table.read_key(&CARE_OF_TEST);
@@ -394,10 +399,12 @@ impl UncheckedHomeAgent {
         let home_link = table.find_key_with_offset(&HOME_LINK);
         let ndp_proxy = table.find_key_with_offset(&NDP_PROXY);
         let dhaad = table.read_key(&ANSWER_DHAAD);
-        let peers: Option<Vec<peer::Draft>> =
-            table.tables(&PEER_AGENTS).map(|tables| tables.iter().map(peer::Draft::read_table).collect());
-        let mut routers: Option<Vec<allowed_router::Draft>> = routers.map(|tables| {
-            let read = |table| allowed_router::Draft::read_table(table, care_of_test.unwrap_or_default());
+        let peers: Option<Vec<peer::UncheckedPeer>> = table
+            .subtables(&PEER_AGENTS)
+            .map(|tables| tables.iter().map(peer::UncheckedPeer::read_table).collect());
+        let mut routers: Option<Vec<allowed_router::UncheckedRouter>> = routers.map(|tables| {
+            let read =
+                |table| allowed_router::UncheckedRouter::read_table(table, care_of_test.unwrap_or_default());
             tables.iter().map(read).collect()
         });
         let ipv6_nat = table.find_key_with_offset(&IPV6_NAT);
@@ -464,7 +471,7 @@ impl UncheckedHomeAgent {
         let (mut prefixes, mut ipv4_prefixes) = (Vec::new(), Vec::new());
         let mut home_addresses: HashMap<Ipv6Addr, Located<Ipv6Addr>> = HashMap::new();
         for router in &self.allowed_routers {
-            home_address(router.home_address, self.home_prefix, &router.prefixes, sink);
+            check_home_address(router.home_address, self.home_prefix, &router.prefixes, sink);
             if let Some(own) = router.home_address {
                 let first = *home_addresses.entry(own.value).or_insert(own);
                 if first.offset != own.offset {
@@ -559,7 +566,7 @@ impl UncheckedHomeAgent {
             .filter_map(|router| router.auth.as_ref())
             .filter(|_| !peers.is_empty())
         {
-            if auth.value.mac().is_some_and(|mac| mac.per_agent.is_none()) {
+            if auth.value.shared_key_auth().is_some_and(|mac| mac.differs_per_home_agent.is_none()) {
                 let message = "with a [[home_agent.peer]] the key must say whether it differs for each home \
                                agent, expected per_agent = true, or per_agent = false for a key that no \
                                other home agent has";

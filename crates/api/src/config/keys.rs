@@ -70,7 +70,7 @@ pub(super) struct KeyDeclaration {
     /// Part of the value that others may see.
     pub disclosure: Disclosure,
     /// Table that the value of the key contains.
-    pub section_below: Option<&'static Section>,
+    pub subsection: Option<&'static Section>,
     /// Sentences about the key for `docs/config.md`. Only the test of this page uses them.
     #[cfg(test)]
     pub meaning: &'static str,
@@ -121,7 +121,7 @@ pub(super) trait DeclaredKey: Sync {
 pub(super) struct ValueKind<T: 'static> {
     value_form: ValueForm<T>,
     disclosure: Disclosure,
-    section_below: Option<&'static Section>,
+    subsection: Option<&'static Section>,
     /// Name in `docs/config.md`; `None` if the form determines the name.
     #[cfg(test)]
     name: Option<&'static str>,
@@ -145,7 +145,7 @@ pub(super) const fn text_kind<T>(
     expected: &'static str,
     parse: fn(&str) -> Result<T, String>,
 ) -> ValueKind<T> {
-    kind(Some(name), ValueForm::Text { expected, parse })
+    new_kind(Some(name), ValueForm::Text { expected, parse })
 }
 
 /// Creates the type of an integer within bounds that `T` can represent.
@@ -153,12 +153,12 @@ pub(super) const fn integer_kind<T: TryFrom<i64>>(low: i64, high: i64) -> ValueK
     fn convert_integer<T: TryFrom<i64>>(integer: i64) -> Option<T> {
         T::try_from(integer).ok()
     }
-    kind(None, ValueForm::Integer { low, high, convert: convert_integer::<T> })
+    new_kind(None, ValueForm::Integer { low, high, convert: convert_integer::<T> })
 }
 
 /// Creates the type of a value that is one of these words.
 pub(super) const fn words_kind<T>(words: &'static [(&'static str, T)]) -> ValueKind<T> {
-    kind(None, ValueForm::Words(words))
+    new_kind(None, ValueForm::Words(words))
 }
 
 /// Creates the type of a value that is one of these words, with the type's name in `docs/config.md`.
@@ -166,25 +166,25 @@ pub(super) const fn named_words_kind<T>(
     name: &'static str,
     words: &'static [(&'static str, T)],
 ) -> ValueKind<T> {
-    kind(Some(name), ValueForm::Words(words))
+    new_kind(Some(name), ValueForm::Words(words))
 }
 
 /// Creates the type of a value that `read` accepts. `read` reports its errors itself.
-pub(super) const fn value<T>(
+pub(super) const fn value_kind<T>(
     name: &'static str,
     expected: &'static str,
     read: fn(&LocatedValue<'_>) -> Option<T>,
 ) -> ValueKind<T> {
-    kind(Some(name), ValueForm::Value { expected, read })
+    new_kind(Some(name), ValueForm::Value { expected, read })
 }
 
-const fn kind<T>(name: Option<&'static str>, form: ValueForm<T>) -> ValueKind<T> {
+const fn new_kind<T>(name: Option<&'static str>, form: ValueForm<T>) -> ValueKind<T> {
     #[cfg(not(test))]
     let _ = name;
     ValueKind {
         value_form: form,
         disclosure: Disclosure::Open,
-        section_below: None,
+        subsection: None,
         #[cfg(test)]
         name,
     }
@@ -203,7 +203,7 @@ impl<T> ValueKind<T> {
         section: &'static Section,
         words: &'static [&'static str],
     ) -> ValueKind<T> {
-        ValueKind { section_below: Some(section), disclosure: Disclosure::Words(words), ..self }
+        ValueKind { subsection: Some(section), disclosure: Disclosure::Words(words), ..self }
     }
 }
 
@@ -259,12 +259,12 @@ pub(super) struct Key<T: 'static> {
 }
 
 /// A key that may be absent from a config.
-pub(super) struct Optional<T: 'static>(Key<T>);
+pub(super) struct OptionalKey<T: 'static>(Key<T>);
 
 /// A key whose value is a table or an array of tables.
 pub(super) struct TableKey {
     declaration: KeyDeclaration,
-    table_section: &'static Section,
+    section: &'static Section,
     /// Text after "expected" in the error message if the required table is missing.
     expected_text: &'static str,
 }
@@ -289,8 +289,8 @@ pub(super) const fn optional_key<T>(
     name: &'static str,
     kind: ValueKind<T>,
     meaning: &'static str,
-) -> Optional<T> {
-    Optional(new_key(name, kind, AbsentValue::Nothing, meaning))
+) -> OptionalKey<T> {
+    OptionalKey(new_key(name, kind, AbsentValue::Nothing, meaning))
 }
 
 /// Declares a key whose default depends on other keys; the code of its table computes the default.
@@ -299,12 +299,16 @@ pub(super) const fn computed_key<T>(
     kind: ValueKind<T>,
     default: &'static str,
     meaning: &'static str,
-) -> Optional<T> {
-    Optional(new_key(name, kind, AbsentValue::Computed(default), meaning))
+) -> OptionalKey<T> {
+    OptionalKey(new_key(name, kind, AbsentValue::Computed(default), meaning))
 }
 
 /// Declares a key that opens a table.
-pub(super) const fn table(name: &'static str, section: &'static Section, meaning: &'static str) -> TableKey {
+pub(super) const fn optional_table(
+    name: &'static str,
+    section: &'static Section,
+    meaning: &'static str,
+) -> TableKey {
     new_table_key(name, section, AbsentValue::Nothing, "", false, meaning)
 }
 
@@ -319,12 +323,16 @@ pub(super) const fn required_table(
 }
 
 /// Declares a key that opens several tables.
-pub(super) const fn tables(name: &'static str, section: &'static Section, meaning: &'static str) -> TableKey {
+pub(super) const fn table_array(
+    name: &'static str,
+    section: &'static Section,
+    meaning: &'static str,
+) -> TableKey {
     new_table_key(name, section, AbsentValue::Nothing, "", true, meaning)
 }
 
 /// Declares a key that opens at least one table.
-pub(super) const fn required_tables(
+pub(super) const fn required_table_array(
     name: &'static str,
     section: &'static Section,
     expected: &'static str,
@@ -343,7 +351,7 @@ const fn new_key<T>(
         name,
         absent_value: absent,
         disclosure: kind.disclosure,
-        section_below: kind.section_below,
+        subsection: kind.subsection,
         #[cfg(test)]
         meaning,
         #[cfg(test)]
@@ -366,7 +374,7 @@ const fn new_table_key(
         name,
         absent_value: absent,
         disclosure: Disclosure::Words(&[]),
-        section_below: Some(section),
+        subsection: Some(section),
         #[cfg(test)]
         meaning,
         #[cfg(test)]
@@ -374,7 +382,7 @@ const fn new_table_key(
     };
     #[cfg(not(test))]
     let _ = (meaning, is_repeated);
-    TableKey { declaration, table_section: section, expected_text: expected }
+    TableKey { declaration, section: section, expected_text: expected }
 }
 
 impl<T: Sync> DeclaredKey for Key<T> {
@@ -388,7 +396,7 @@ impl<T: Sync> DeclaredKey for Key<T> {
     }
 }
 
-impl<T: Sync> DeclaredKey for Optional<T> {
+impl<T: Sync> DeclaredKey for OptionalKey<T> {
     fn declaration(&self) -> &KeyDeclaration {
         &self.0.declaration
     }
@@ -417,7 +425,7 @@ impl<T> Key<T> {
     }
 }
 
-impl<T> Optional<T> {
+impl<T> OptionalKey<T> {
     /// Returns the form of the value.
     pub(super) fn value_form(&self) -> &ValueForm<T> {
         &self.0.value_form
@@ -426,8 +434,8 @@ impl<T> Optional<T> {
 
 impl TableKey {
     /// Returns the section whose keys the tables have.
-    pub(super) fn table_section(&self) -> &'static Section {
-        self.table_section
+    pub(super) fn section(&self) -> &'static Section {
+        self.section
     }
 
     /// Returns whether a table is required.

@@ -17,13 +17,13 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::auth::{self, Auth};
 use super::conflicts::{
-    check_disjoint, check_home_agent_outside_prefixes, check_ipv4_home_agents_outside_prefixes, home_address,
-    refuse_taken_interface,
+    check_disjoint, check_home_address, check_home_agent_outside_prefixes,
+    check_ipv4_home_agents_outside_prefixes, refuse_taken_interface,
 };
 use super::errors::ErrorSink;
 use super::keys::{
-    Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default, optional_key, required_key,
-    required_tables, tables, text_kind, value, words_kind,
+    Key, OptionalKey, Section, TableKey, ValueKind, integer_kind, key_with_default, optional_key,
+    required_key, required_table_array, table_array, text_kind, value_kind, words_kind,
 };
 use super::reader::{List, Located, LocatedValue};
 use super::session_keys::{self, DEFAULT_TUNNEL_PORT, PublicKey, SecretKey, SessionKeys};
@@ -33,14 +33,14 @@ use super::{kinds, values};
 pub use lan::{AllowedPackets, Dhcp, DhcpOption, DhcpReservation, InboundFilter, InboundPolicy, Lan};
 pub use policy::{Policy, PolicyAction, PolicyNetworks, values_or_any};
 pub use transport::PolicyProtocol;
-pub use uplink::{Roaming, Uplink, VolumePeriod};
+pub use uplink::{RoamingUse, Uplink, VolumePeriod};
 
 /// Default interval of heartbeats, with which the router detects a failed path within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
 /// Maximum number of mobile network prefixes of a router with direct routes.
 const MAX_DIRECT_ROUTES: usize = 8;
 /// Maximum number of DNS servers of the forwarder.
-const MAX_DNS_FORWARD: usize = 8;
+const MAX_DNS_FORWARD_SERVERS: usize = 8;
 
 /// Values of the config table `[mobile_router]`, or `[mobile_node]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct MobileRouter {
     /// DNS servers that the forwarder on board asks; empty without a forwarder.
     pub dns_forward_servers: Vec<IpAddr>,
     /// Whether packets of hosts on board leave without the tunnel while the home agent does not answer.
-    pub breaks_out_when_away: bool,
+    pub breaks_out_without_home_agent: bool,
     /// Whether packets of this machine's own programs take the tunnel or an uplink.
     pub own_traffic: OwnTraffic,
     /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
@@ -138,7 +138,7 @@ impl MobileRouter {
     }
 
     /// Returns the interfaces of the mobile network, each with its first IPv4 prefix.
-    pub fn lan_with_ipv4_prefix(&self) -> impl Iterator<Item = (&Lan, Option<Ipv4Net>)> {
+    pub fn lans_with_ipv4_prefix(&self) -> impl Iterator<Item = (&Lan, Option<Ipv4Net>)> {
         let named = self.lan_interfaces.iter().map(|lan| lan.ipv4_prefixes.as_slice());
         let shares = lan::first_prefix_of_each_lan(&self.ipv4_prefixes, named);
         self.lan_interfaces.iter().zip(shares)
@@ -178,13 +178,13 @@ impl MobileRouter {
     }
 
     /// Returns the prefixes that the config assigns to the other interfaces of the mobile network.
-    pub fn networks_of_others(&self, lan: &Lan) -> Vec<Ipv6Net> {
+    pub fn networks_of_other_lans(&self, lan: &Lan) -> Vec<Ipv6Net> {
         let others = self.lan_interfaces.iter().filter(|other| other.interface != lan.interface);
         others.flat_map(|other| other.prefixes.iter().copied()).collect()
     }
 
     /// Returns the name of the table in the file.
-    pub(super) fn table(&self) -> &'static str {
+    pub(super) fn table_name(&self) -> &'static str {
         if self.is_router() { "mobile_router" } else { "mobile_node" }
     }
 
@@ -192,7 +192,7 @@ impl MobileRouter {
     /// its state.
     pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
         let mut warnings = Vec::new();
-        let table = self.table();
+        let table = self.table_name();
         if self.auth == Auth::None {
             warnings.push(format!(
                 "{table}: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
@@ -200,8 +200,10 @@ impl MobileRouter {
                 table.replace('_', " ")
             ));
         }
-        let by_sequence =
-            self.auth.mac().is_some_and(|mac| mac.replay_protection == ReplayProtection::Sequence);
+        let by_sequence = self
+            .auth
+            .shared_key_auth()
+            .is_some_and(|mac| mac.replay_protection == ReplayProtection::Sequence);
         if by_sequence && !has_state_dir {
             warnings.push(format!(
                 "{table} without station.state_dir: each start takes its first sequence number from the \
@@ -227,7 +229,7 @@ impl MobileRouter {
                  sessions"
             ));
         }
-        if self.breaks_out_when_away && self.lan_interfaces.is_empty() {
+        if self.breaks_out_without_home_agent && self.lan_interfaces.is_empty() {
             warnings.push(format!(
                 "{table}.when_home_agent_is_away = \"breakout\" without lan: no packet can leave without the \
                  tunnel"
@@ -249,7 +251,7 @@ impl MobileRouter {
         let gives_addresses = |(lan, prefix): &(&Lan, Option<Ipv4Net>)| {
             prefix.is_some_and(|prefix| lan.dhcp.enabled && lan.dhcp.default_range_in(prefix).is_some())
         };
-        let leasing = self.lan_with_ipv4_prefix().filter(gives_addresses);
+        let leasing = self.lans_with_ipv4_prefix().filter(gives_addresses);
         let leasing: Vec<&str> = leasing.map(|(lan, _)| lan.interface.as_str()).collect();
         if !leasing.is_empty() && !has_state_dir {
             warnings.push(format!(
@@ -284,13 +286,13 @@ impl MobileRouter {
 /// Expected value in an error message: an array of home agents.
 const EXPECTED_HOME_AGENTS: &str = "an address, \"discover\", or an array of addresses";
 
-const HOME_AGENTS_KIND: ValueKind<NamedHomeAgents> = value(
+const HOME_AGENTS_KIND: ValueKind<NamedHomeAgents> = value_kind(
     "address, array of addresses or \"discover\"",
     values::EXPECTED_ADDRESS,
     NamedHomeAgents::read_home_agents,
 );
 const IPV4_ADDRESSES_KIND: ValueKind<List<Ipv4Addr>> =
-    value("IPv4 address or array", values::EXPECTED_IPV4_ADDRESS, |value| {
+    value_kind("IPv4 address or array", values::EXPECTED_IPV4_ADDRESS, |value| {
         if value.is_array() {
             let expected = "an IPv4 address, or an array of them";
             return List::read_array(value, expected, |item| kinds::IPV4_ADDRESS_KIND.read_value(item));
@@ -302,12 +304,14 @@ const IPV4_ADDRESSES_KIND: ValueKind<List<Ipv4Addr>> =
     });
 /// Type of a config key with an interval of heartbeats; `None` stands for no heartbeats.
 const HEARTBEATS_KIND: ValueKind<Option<Duration>> =
-    value("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| match value.as_str() {
-        Some("off") => Some(None),
-        _ => value.parse("a duration such as \"250ms\", or \"off\"", parse_heartbeat_interval).map(Some),
+    value_kind("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| {
+        match value.as_str() {
+            Some("off") => Some(None),
+            _ => value.parse("a duration such as \"250ms\", or \"off\"", parse_heartbeat_interval).map(Some),
+        }
     });
-const LINK_LAYER_ADDRESSES: ValueKind<List<MacAddress>> =
-    value("array of link-layer addresses", "an array of link-layer addresses", |value| {
+const LINK_LAYER_ADDRESSES_KIND: ValueKind<List<MacAddress>> =
+    value_kind("array of link-layer addresses", "an array of link-layer addresses", |value| {
         List::read_array(value, "an array of link-layer addresses", |item| {
             item.parse("a link-layer address such as 02:00:00:00:00:0a", values::parse_own_mac)
         })
@@ -333,7 +337,7 @@ static HOME_AGENT: Key<NamedHomeAgents> = required_key(
        seconds, or says so itself (`carnet drain`). `"discover"`, alone or in the array, finds others (RFC
        6275 11.4.1), over IPv6."#,
 );
-static HOME_AGENT_IPV4: Optional<List<Ipv4Addr>> = optional_key(
+static HOME_AGENT_IPV4: OptionalKey<List<Ipv4Addr>> = optional_key(
     "home_agent_ipv4",
     IPV4_ADDRESSES_KIND,
     "IPv4 address of the home agent: its `ipv4_address`, or the outer address of the NAT before it. One for
@@ -347,7 +351,7 @@ static ALWAYS_UDP: Key<bool> = key_with_default(
     "Use UDP inside IPv4 even without a NAT. Behind a NAT, and where a network drops protocol 41, the mobile
      router uses UDP in any case.",
 );
-static HEARTBEAT_INTERVAL: Optional<Option<Duration>> = optional_key(
+static HEARTBEAT_INTERVAL: OptionalKey<Option<Duration>> = optional_key(
     "heartbeat",
     HEARTBEATS_KIND,
     "Time between two heartbeats to the home agent on a path that carries traffic, 50 ms to 1 h. The mobile
@@ -374,7 +378,7 @@ static IPV4_PREFIXES: Key<List<Ipv4Net>> = key_with_default(
     "IPv4 prefixes of the mobile network, public or private; no two overlap. They are registered and tunnelled
      as `prefixes` are (RFC 5555). The home agent needs them too, see [IPv4 on board](#ipv4-on-board).",
 );
-static IPV4_HOME_ADDRESS: Optional<Ipv4Addr> = optional_key(
+static IPV4_HOME_ADDRESS: OptionalKey<Ipv4Addr> = optional_key(
     "ipv4_home_address",
     kinds::IPV4_ADDRESS_KIND,
     "IPv4 home address of the node, public or private (RFC 5555). IPv4 packets of programs take the tunnel
@@ -394,7 +398,7 @@ static LIFETIME: Key<Duration> = key_with_default(
     "\"60s\"",
     "Lifetime that the mobile router requests; the home agent may grant less.",
 );
-static LAN_INTERFACES: Key<List<lan::Draft>> = key_with_default(
+static LAN_INTERFACES: Key<List<lan::UncheckedLan>> = key_with_default(
     "lan",
     lan::LANS_KIND,
     "[]",
@@ -449,7 +453,7 @@ static NESTING: Key<bool> = key_with_default(
 );
 static NESTED_ROUTERS: Key<List<MacAddress>> = key_with_default(
     "nested_routers",
-    LINK_LAYER_ADDRESSES,
+    LINK_LAYER_ADDRESSES_KIND,
     "[]",
     "Known mobile routers on board, for `nesting`. Each may register 16 addresses, for itself and for routers
      behind it. All other routers together may register 8.",
@@ -481,22 +485,22 @@ static PREFIX_DISCOVERY: Key<bool> = key_with_default(
     "Ask the home agent from time to time whether the home link still has the prefix of the home address (RFC
      6275 11.4.2), and warn if it has not. Nothing authenticates the answer, so it has no other effect.",
 );
-static CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional_key(
+static CAPTIVE_PORTAL_PROBE: OptionalKey<ProbeUrl> = optional_key(
     "captive_portal_probe",
-    text_kind("URL", PROBE_URL_KEY, parse_probe_url),
+    text_kind("URL", EXPECTED_PROBE_URL, parse_probe_url),
     "URL to request over an uplink, to find a captive portal. The mobile router requests it if the uplink has
      an address and a router and the home agent does not answer over it. The server answers with status 204; a
      redirection or a page means a portal, and `carnet show uplinks` names it. See [captive
      portals](#captive-portals).",
 );
-static AUTH: Optional<Auth> = optional_key(
+static AUTH: OptionalKey<Auth> = optional_key(
     "auth",
     auth::AUTH_KIND,
     "How the home agent authenticates Binding Updates, see [auth](#auth). Required without `home_agent_key`.",
 );
 /// One public key, or an array of them.
 const HOME_AGENT_KEYS: ValueKind<List<PublicKey>> =
-    value("key in base64 or array", session_keys::EXPECTED_KEY, |value| {
+    value_kind("key in base64 or array", session_keys::EXPECTED_KEY, |value| {
         if value.is_array() {
             let expected = "a key in base64, or an array of them";
             return List::read_array(value, expected, |item| session_keys::PUBLIC_KEY_KIND.read_value(item));
@@ -506,16 +510,16 @@ const HOME_AGENT_KEYS: ValueKind<List<PublicKey>> =
             .map(|key| Located { value: key, offset: value.offset() });
         Some(List { all_valid: key.is_some(), valid_items: key.into_iter().collect() })
     });
-static HOME_AGENT_KEY: Optional<List<PublicKey>> = optional_key(
+static HOME_AGENT_KEY: OptionalKey<List<PublicKey>> = optional_key(
     "home_agent_key",
     HOME_AGENT_KEYS,
     "Public key of the home agent, in place of `auth`: signalling and traffic then travel in encrypted
      sessions, see [tunnel](tunnel.md). One key for all home agents, or an array in the order of `home_agent`.
      It needs `station.private_key_file`.",
 );
-static PRESHARED_KEY_FILE: Optional<SecretKey> = optional_key(
+static PRESHARED_KEY_FILE: OptionalKey<SecretKey> = optional_key(
     "preshared_key_file",
-    session_keys::SECRET_KEY_FILE,
+    session_keys::SECRET_KEY_FILE_KIND,
     "With `home_agent_key`: a file, mode 0600, with the preshared key, as in [auth](#auth).",
 );
 static HOME_AGENT_PORT: Key<u16> = key_with_default(
@@ -524,13 +528,13 @@ static HOME_AGENT_PORT: Key<u16> = key_with_default(
     "51820",
     "With `home_agent_key`: UDP port of the encrypted sessions, the `tunnel_port` of the home agent.",
 );
-static UPLINKS: TableKey = required_tables(
+static UPLINKS: TableKey = required_table_array(
     "uplink",
     &uplink::SECTION,
     "at least one table [[mobile_router.uplink]]",
     "The uplinks, see [[[mobile_router.uplink]]](#mobile_routeruplink).",
 );
-static POLICIES: TableKey = tables(
+static POLICIES: TableKey = table_array(
     "policy",
     &policy::SECTION,
     "Policies that select uplinks for packets, see [[[mobile_router.policy]]](#mobile_routerpolicy).",
@@ -572,14 +576,14 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-static NODE_UPLINKS: TableKey = required_tables(
+static NODE_UPLINKS: TableKey = required_table_array(
     "uplink",
     &uplink::SECTION_OF_NODE,
     "at least one table [[mobile_node.uplink]]",
     "The uplinks.",
 );
 static NODE_POLICIES: TableKey =
-    tables("policy", &policy::SECTION_OF_NODE, "Policies that select uplinks for packets.");
+    table_array("policy", &policy::SECTION_OF_NODE, "Policies that select uplinks for packets.");
 
 /// `[mobile_node]`: the keys of a mobile router without those of its mobile network.
 pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
@@ -631,7 +635,7 @@ fn read_auth(table: &Table<'_>) -> Option<Located<Auth>> {
     let auth = table.find_key_with_offset(&AUTH);
     let keys = table.find_key_with_offset(&HOME_AGENT_KEY);
     let preshared_key = table.find_key_with_offset(&PRESHARED_KEY_FILE);
-    match (table.value(&AUTH), table.value(&HOME_AGENT_KEY)) {
+    match (table.value_of_key(&AUTH), table.value_of_key(&HOME_AGENT_KEY)) {
         (None, None) => {
             table.report_missing(&AUTH, &format!("{}, or `home_agent_key`", auth::EXPECTED_AUTH));
             None
@@ -641,7 +645,7 @@ fn read_auth(table: &Table<'_>) -> Option<Located<Auth>> {
             None
         }
         (Some(value), None) => {
-            if let Some(preshared) = table.value(&PRESHARED_KEY_FILE) {
+            if let Some(preshared) = table.value_of_key(&PRESHARED_KEY_FILE) {
                 preshared.report_error("found no `home_agent_key` beside it, expected both");
             }
             let auth = auth??;
@@ -702,10 +706,10 @@ struct MobileNetworkKeys {
     prefixes: List<Ipv6Net>,
     ipv4_prefixes: List<Ipv4Net>,
     registration: Option<RegistrationMode>,
-    lan_interfaces: List<lan::Draft>,
+    lan_interfaces: List<lan::UncheckedLan>,
     advertises_on_lan: Option<bool>,
     dns_forward_servers: List<IpAddr>,
-    breaks_out_when_away: Option<bool>,
+    breaks_out_without_home_agent: Option<bool>,
     own_traffic: Option<OwnTraffic>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
@@ -721,7 +725,7 @@ impl MobileNetworkKeys {
             lan_interfaces: table.read_key(&LAN_INTERFACES).unwrap_or_default(),
             advertises_on_lan: table.read_key(&ADVERTISE_ON_LAN),
             dns_forward_servers: table.read_key(&DNS_FORWARD_SERVERS).unwrap_or_default(),
-            breaks_out_when_away: table.read_key(&WHEN_HOME_AGENT_IS_AWAY),
+            breaks_out_without_home_agent: table.read_key(&WHEN_HOME_AGENT_IS_AWAY),
             own_traffic: table.read_key(&OWN_TRAFFIC),
             nested_routers: table.read_key(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.read_key(&DIRECT_ROUTES).unwrap_or_default(),
@@ -737,7 +741,7 @@ impl MobileNetworkKeys {
 
     /// Returns the values for a mobile node, which has no mobile network. Its IPv4 home address counts as an
     /// IPv4 prefix of 32 bits.
-    fn of_mobile_node(table: &Table<'_>) -> MobileNetworkKeys {
+    fn for_mobile_node(table: &Table<'_>) -> MobileNetworkKeys {
         let address = table.find_key_with_offset(&IPV4_HOME_ADDRESS);
         let prefixes =
             address.flatten().map(|it| Located { value: Ipv4Net::from(it.value), offset: it.offset });
@@ -748,7 +752,7 @@ impl MobileNetworkKeys {
             lan_interfaces: List::default(),
             advertises_on_lan: Some(true),
             dns_forward_servers: List::default(),
-            breaks_out_when_away: Some(false),
+            breaks_out_without_home_agent: Some(false),
             own_traffic: Some(OwnTraffic::Uplinks),
             nested_routers: List::default(),
             direct_routes: List::default(),
@@ -768,7 +772,7 @@ pub(super) struct UncheckedMobileRouter {
     ipv4_addresses: List<Ipv4Addr>,
     mobile_network: MobileNetworkKeys,
     pub auth: Option<Located<Auth>>,
-    pub uplinks: Vec<uplink::Draft>,
+    pub uplinks: Vec<uplink::UncheckedUplink>,
     policies: Vec<policy::UncheckedPolicy>,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<MobileRouter>,
@@ -784,7 +788,7 @@ impl UncheckedMobileRouter {
     pub(super) fn read_mobile_node(table: &Table<'_>) -> UncheckedMobileRouter {
         UncheckedMobileRouter::read_with_sections(
             table,
-            MobileNetworkKeys::of_mobile_node,
+            MobileNetworkKeys::for_mobile_node,
             &NODE_UPLINKS,
             &NODE_POLICIES,
         )
@@ -796,20 +800,20 @@ impl UncheckedMobileRouter {
         uplinks_key: &TableKey,
         policies_key: &TableKey,
     ) -> UncheckedMobileRouter {
-        let uplinks = table.tables(uplinks_key);
-        if let Some(value) = table.value(uplinks_key).filter(LocatedValue::is_empty) {
+        let uplinks = table.subtables(uplinks_key);
+        if let Some(value) = table.value_of_key(uplinks_key).filter(LocatedValue::is_empty) {
             value.report_error(&format!("found no uplink, expected {}", uplinks_key.expected_text()));
         }
-        let uplinks: Option<Vec<uplink::Draft>> =
-            uplinks.map(|tables| tables.iter().map(uplink::Draft::read_table).collect());
+        let uplinks: Option<Vec<uplink::UncheckedUplink>> =
+            uplinks.map(|tables| tables.iter().map(uplink::UncheckedUplink::read_table).collect());
         let home_address = table.read_key_with_offset(&HOME_ADDRESS);
         let home_prefix = table.read_key_with_offset(&HOME_PREFIX);
         let home_agents = table.read_key(&HOME_AGENT);
         let ipv4_addresses = table.read_key(&HOME_AGENT_IPV4).flatten().unwrap_or_default();
-        let is_router = uplinks_key.table_section().path == uplink::SECTION.path;
+        let is_router = uplinks_key.section().path == uplink::SECTION.path;
         let read_policy = |table: &Table<'_>| policy::UncheckedPolicy::read_table(table, is_router);
         let policies: Option<Vec<policy::UncheckedPolicy>> =
-            table.tables(policies_key).map(|tables| tables.iter().map(read_policy).collect());
+            table.subtables(policies_key).map(|tables| tables.iter().map(read_policy).collect());
         let network = network(table);
         let auth = read_auth(table);
         let uplinks_config: Option<Vec<Uplink>> =
@@ -835,7 +839,7 @@ impl UncheckedMobileRouter {
             lan_interfaces: network.valid_lans(),
             advertises_on_lan: network.advertises_on_lan,
             dns_forward_servers: network.dns_forward_servers.complete_items(),
-            breaks_out_when_away: network.breaks_out_when_away,
+            breaks_out_without_home_agent: network.breaks_out_without_home_agent,
             own_traffic: network.own_traffic,
             nesting_enabled: table.read_key(&NESTING),
             nested_routers: network.nested_routers.complete_items(),
@@ -893,9 +897,9 @@ impl UncheckedMobileRouter {
     /// Reports conflicts between values of the table. `is_home_agent` says whether the file also has
     /// `[home_agent]`.
     pub(super) fn check_values(&self, is_home_agent: bool, sink: &ErrorSink<'_>) {
-        home_address(self.home_address, self.home_prefix, &self.mobile_network.prefixes, sink);
+        check_home_address(self.home_address, self.home_prefix, &self.mobile_network.prefixes, sink);
         self.check_home_agents(sink);
-        self.check_key(sink);
+        self.check_key_per_home_agent(sink);
         check_disjoint(&self.mobile_network.prefixes.valid_items, sink);
         check_disjoint(&self.mobile_network.ipv4_prefixes.valid_items, sink);
         check_ipv4_home_agents_outside_prefixes(
@@ -903,7 +907,7 @@ impl UncheckedMobileRouter {
             &self.mobile_network.ipv4_prefixes,
             sink,
         );
-        self.check_advertised(sink);
+        self.check_advertised_prefixes(sink);
         let MobileNetworkKeys {
             prefixes,
             ipv4_prefixes,
@@ -916,9 +920,9 @@ impl UncheckedMobileRouter {
         lan::check_delegation(&lan.valid_items, prefixes, home_address, *advertise, sink);
         policy::check_policies(&self.policies, &self.uplinks, lan, sink);
         if let Some(router) = &self.config {
-            policy::check_flows(&self.policies, router, sink);
+            policy::check_flow_bindings(&self.policies, router, sink);
         }
-        self.check_dns_forward(sink);
+        self.check_dns_forward_servers(sink);
         self.check_interfaces(sink);
         self.check_direct_routes(is_home_agent, sink);
     }
@@ -959,9 +963,9 @@ impl UncheckedMobileRouter {
     /// Checks that each home agent has a key of its own if there are several. RFC 4285's authenticator does
     /// not cover the home agent's address. If home agents shared a key, an attacker could record a Binding
     /// Update to one of them, and another one would accept it.
-    fn check_key(&self, sink: &ErrorSink<'_>) {
+    fn check_key_per_home_agent(&self, sink: &ErrorSink<'_>) {
         let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
-        if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
+        if auth.value.shared_key_auth().is_some_and(|mac| mac.differs_per_home_agent != Some(true)) {
             let message = "with one key for several home agents an attacker can replay Binding Updates to \
                            one at another, expected per_agent = true";
             sink.push(auth.offset, message);
@@ -969,7 +973,7 @@ impl UncheckedMobileRouter {
     }
 
     /// Checks that the mobile network has prefixes, and that each advertised prefix has at most 64 bits.
-    fn check_advertised(&self, sink: &ErrorSink<'_>) {
+    fn check_advertised_prefixes(&self, sink: &ErrorSink<'_>) {
         let (lan, prefixes) = (self.valid_lan_interfaces(), &self.mobile_network.prefixes);
         let Some(interface) = lan.first() else { return };
         if prefixes.valid_items.is_empty() && prefixes.all_valid {
@@ -991,11 +995,14 @@ impl UncheckedMobileRouter {
     }
 
     /// Checks the DNS servers of the forwarder, which has to reach them through the tunnel.
-    fn check_dns_forward(&self, sink: &ErrorSink<'_>) {
+    fn check_dns_forward_servers(&self, sink: &ErrorSink<'_>) {
         let MobileNetworkKeys { dns_forward_servers: dns_forward, ipv4_prefixes, .. } = &self.mobile_network;
         lan::check_unique(&dns_forward.valid_items, "a server", sink);
-        if let Some(more) = dns_forward.valid_items.get(MAX_DNS_FORWARD) {
-            sink.push(more.offset, format!("there are more than {MAX_DNS_FORWARD} servers, expected fewer"));
+        if let Some(more) = dns_forward.valid_items.get(MAX_DNS_FORWARD_SERVERS) {
+            sink.push(
+                more.offset,
+                format!("there are more than {MAX_DNS_FORWARD_SERVERS} servers, expected fewer"),
+            );
         }
         for server in &dns_forward.valid_items {
             let wrong = match server.value {
@@ -1085,17 +1092,17 @@ fn parse_heartbeat_interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Expected value in an error message: `captive_portal_probe`.
-const PROBE_URL_KEY: &str =
+const EXPECTED_PROBE_URL: &str =
     "a URL with an address, such as \"http://192.0.2.80/generate_204\" or \"http://[2001:db8:80::1]:8080/\"";
 
 /// Maximum length of the URL, in octets.
-const PROBE_URL_MAX: usize = 255;
+const MAX_PROBE_URL_LENGTH: usize = 255;
 
 /// Parses the URL that is requested to find captive portals.
 fn parse_probe_url(text: &str) -> Result<ProbeUrl, String> {
-    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {PROBE_URL_KEY}"));
-    if text.len() > PROBE_URL_MAX {
-        return Err(format!("the URL has {} octets, expected {PROBE_URL_MAX} at most", text.len()));
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_PROBE_URL}"));
+    if text.len() > MAX_PROBE_URL_LENGTH {
+        return Err(format!("the URL has {} octets, expected {MAX_PROBE_URL_LENGTH} at most", text.len()));
     }
     if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
         return wrong("has characters that no URL has");

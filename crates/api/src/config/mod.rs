@@ -67,7 +67,7 @@ pub use geonet::{
 pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
     AllowedPackets, Dhcp, DhcpOption, DhcpReservation, HomeAgents, InboundFilter, InboundPolicy, Lan,
-    MobileRouter, Policy, PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink,
+    MobileRouter, Policy, PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, RoamingUse, Uplink,
     VolumePeriod, values_or_any,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
@@ -108,7 +108,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Returns the reason, and the expected form.
 pub fn parse_length(text: &str) -> Result<u16, String> {
-    values::length(text)
+    values::parse_length(text)
 }
 
 /// Reads a multicast group of more than link scope.

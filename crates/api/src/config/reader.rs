@@ -195,7 +195,7 @@ impl<'t> LocatedValue<'t> {
     }
 
     /// Returns the entries of a table; `expected` is its header.
-    pub(super) fn read_table_entries(&self, expected: &str) -> Option<&'t DeTable<'t>> {
+    pub(super) fn read_toml_table(&self, expected: &str) -> Option<&'t DeTable<'t>> {
         if let DeValue::Table(entries) = self.value {
             return Some(entries);
         }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::keys::{
-    DeclaredKey, Disclosure, Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default,
-    optional_key, table, value, words_kind,
+    DeclaredKey, Disclosure, Key, OptionalKey, Section, TableKey, ValueKind, integer_kind, key_with_default,
+    optional_key, optional_table, value_kind, words_kind,
 };
 use super::reader::List;
 use super::table::{Table, all};
@@ -34,13 +34,13 @@ pub struct Security {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pseudonyms {
     /// Shortest and longest distance in metres before the first change.
-    pub first_distance_m: (u16, u16),
+    pub first_change_distance_range_m: (u16, u16),
     /// Minimum distance in metres that the vehicle drives between two changes.
-    pub distance_m: u16,
+    pub min_change_distance_m: u16,
     /// Shortest and longest time that the station waits before a change, after it has driven the distance.
     pub time: (Duration, Duration),
     /// Longest time for which a change may be delayed.
-    pub longest_lock: Duration,
+    pub max_change_delay: Duration,
 }
 
 /// Value of the config key `security.policy`.
@@ -67,16 +67,18 @@ const EXPECTED_PATHS: &str = "paths of files with certificates, such as [\"root.
 const EXPECTED_NAMES: &str = "names of certificates, such as [\"0123456789abcdef\"]";
 
 /// Type of a path; a relative one starts in the config file's directory.
-const PATH_KIND: ValueKind<PathBuf> = value("path", "a path", |value| {
+const PATH_KIND: ValueKind<PathBuf> = value_kind("path", "a path", |value| {
     let folder = Path::new(value.file()).parent().unwrap_or(Path::new(""));
-    value.parse("a path", values::path).map(|path| folder.join(path))
+    value.parse("a path", values::parse_path).map(|path| folder.join(path))
 });
-const PATHS_KIND: ValueKind<List<PathBuf>> = value("array of paths", EXPECTED_PATHS, |value| {
+const PATHS_KIND: ValueKind<List<PathBuf>> = value_kind("array of paths", EXPECTED_PATHS, |value| {
     List::read_array(value, EXPECTED_PATHS, |item| PATH_KIND.read_value(item))
 });
 const CERTIFICATES_KIND: ValueKind<List<[u8; 8]>> =
-    value("array of names of certificates", EXPECTED_NAMES, |value| {
-        List::read_array(value, EXPECTED_NAMES, |item| item.parse("16 hexadecimal digits", name))
+    value_kind("array of names of certificates", EXPECTED_NAMES, |value| {
+        List::read_array(value, EXPECTED_NAMES, |item| {
+            item.parse("16 hexadecimal digits", parse_certificate_name)
+        })
     });
 
 static UNSIGNED_PACKET_POLICY: Key<SecurityPolicy> = key_with_default(
@@ -96,7 +98,7 @@ static AUTHORITY_FILES: Key<List<PathBuf>> = key_with_default(
     "Certificates of Authorization Authorities below the roots, each after its issuer's. The station learns
      others on the road, when a station sends a certificate that is below a root.",
 );
-static TICKET_FOLDER: Optional<PathBuf> = optional_key(
+static TICKET_FOLDER: OptionalKey<PathBuf> = optional_key(
     "tickets",
     PATH_KIND.with_disclosure(Disclosure::PathOfSecret),
     "Folder with the station's own tickets, `NAME.cert`, each with its key beside it, `NAME.key`, which only
@@ -118,7 +120,7 @@ static VERIFICATIONS_PER_SECOND: Key<u32> = key_with_default(
      turn](security.md#fair-to-neighbours); after a second of waiting the station drops them.",
 );
 static PSEUDONYMS: TableKey =
-    table("pseudonyms", &PSEUDONYM_TABLE, "See [`[security.pseudonyms]`](#securitypseudonyms).");
+    optional_table("pseudonyms", &PSEUDONYM_TABLE, "See [`[security.pseudonyms]`](#securitypseudonyms).");
 
 /// Keys of the config table `[security]`.
 pub(in crate::config) static SECTION: Section = Section::new(
@@ -196,12 +198,12 @@ impl UncheckedSecurity {
                 .read_key(&REVOKED_CERTIFICATES)
                 .and_then(|names| names.complete_items()),
             verifications_per_second: table.read_key(&VERIFICATIONS_PER_SECOND),
-            pseudonyms: table.table(&PSEUDONYMS).and_then(|table| match table {
+            pseudonyms: table.subtable(&PSEUDONYMS).and_then(|table| match table {
                 Some(table) => read_pseudonyms(&table).map(Some),
                 None => Some(None),
             }),
         });
-        let pseudonyms_at = table.value(&PSEUDONYMS).map(|value| value.offset());
+        let pseudonyms_at = table.value_of_key(&PSEUDONYMS).map(|value| value.offset());
         UncheckedSecurity { table_offset: table.table_offset(), pseudonyms_offset: pseudonyms_at, config }
     }
 
@@ -221,26 +223,36 @@ fn read_pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
     let first = (table.read_key(&MIN_FIRST_DISTANCE), table.read_key(&MAX_FIRST_DISTANCE));
     let distance = table.read_key(&MIN_CHANGE_DISTANCE);
     let time = (table.read_key(&MIN_CHANGE_TIME), table.read_key(&MAX_CHANGE_TIME));
-    let longest_lock = table.read_key(&LONGEST_LOCK);
-    let first_distance_m = (first.0?, first.1?);
+    let max_change_delay = table.read_key(&LONGEST_LOCK);
+    let first_change_distance_range_m = (first.0?, first.1?);
     let time = (time.0?, time.1?);
     let pairs: [(&dyn DeclaredKey, &dyn DeclaredKey, bool); 2] = [
-        (&MIN_FIRST_DISTANCE, &MAX_FIRST_DISTANCE, first_distance_m.0 > first_distance_m.1),
+        (
+            &MIN_FIRST_DISTANCE,
+            &MAX_FIRST_DISTANCE,
+            first_change_distance_range_m.0 > first_change_distance_range_m.1,
+        ),
         (&MIN_CHANGE_TIME, &MAX_CHANGE_TIME, time.0 > time.1),
     ];
     for (least, most, wrong) in pairs {
         // If the file has only one of the two keys, report the error there: the other value is the default.
-        if let Some(value) = table.value(least).or_else(|| table.value(most)).filter(|_| wrong) {
+        if let Some(value) = table.value_of_key(least).or_else(|| table.value_of_key(most)).filter(|_| wrong)
+        {
             let (least, most) = (least.declaration().name, most.declaration().name);
             value.report_error(&format!("{least} is above {most}, expected {most} or less"));
             return None;
         }
     }
-    Some(Pseudonyms { first_distance_m, distance_m: distance?, time, longest_lock: longest_lock? })
+    Some(Pseudonyms {
+        first_change_distance_range_m,
+        min_change_distance_m: distance?,
+        time,
+        max_change_delay: max_change_delay?,
+    })
 }
 
 /// Parses the name of a certificate.
-fn name(text: &str) -> Result<[u8; 8], String> {
+fn parse_certificate_name(text: &str) -> Result<[u8; 8], String> {
     let number = (text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit()))
         .then(|| u64::from_str_radix(text, 16).ok())
         .flatten();

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use carnet_base::Key;
 
-use super::keys::{Disclosure, ValueKind, text_kind, value};
+use super::keys::{Disclosure, ValueKind, text_kind, value_kind};
 use super::values;
 
 /// Octets of a key.
@@ -127,13 +127,13 @@ pub(super) const PUBLIC_KEY_KIND: ValueKind<PublicKey> =
     text_kind("key in base64", EXPECTED_KEY, parse_public_key);
 /// Type of a config key with a file that has a private or preshared key. A relative path starts in the config
 /// file's directory.
-pub(super) const SECRET_KEY_FILE: ValueKind<SecretKey> =
-    value("path", "a path", |value| value.parse("a path", |text| read_secret_key(text, value.file())))
+pub(super) const SECRET_KEY_FILE_KIND: ValueKind<SecretKey> =
+    value_kind("path", "a path", |value| value.parse("a path", |text| read_secret_key(text, value.file())))
         .with_disclosure(Disclosure::PathOfSecret);
 
 /// Type of a config key with the file of the station's private key.
-pub(super) const PRIVATE_KEY_FILE: ValueKind<PrivateKey> =
-    value("path", "a path", |value| value.parse("a path", |text| read_private_key(text, value.file())))
+pub(super) const PRIVATE_KEY_FILE_KIND: ValueKind<PrivateKey> =
+    value_kind("path", "a path", |value| value.parse("a path", |text| read_private_key(text, value.file())))
         .with_disclosure(Disclosure::PathOfSecret);
 
 fn read_private_key(text: &str, config_file: &str) -> Result<PrivateKey, String> {
@@ -150,7 +150,7 @@ pub(super) fn parse_public_key(text: &str) -> Result<PublicKey, String> {
 
 /// Returns the path that a config names. A relative path starts in the directory of the config file.
 fn path_beside_config(text: &str, config_file: &str) -> Result<PathBuf, String> {
-    Ok(Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?))
+    Ok(Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::parse_path(text)?))
 }
 
 fn read_secret_key(text: &str, config_file: &str) -> Result<SecretKey, String> {

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::keys::{
-    Key, Optional, Section, computed_key, key_with_default, optional_key, required_key, text_kind, words_kind,
+    Key, OptionalKey, Section, computed_key, key_with_default, optional_key, required_key, text_kind,
+    words_kind,
 };
 use super::session_keys::{self, PrivateKey};
 use super::table::{Table, all};
@@ -61,15 +62,15 @@ static NAME: Key<String> = required_key(
     kinds::NAME_KIND,
     "Name of the station, for people and for the default of `socket`.",
 );
-static SOCKET: Optional<PathBuf> = computed_key(
+static SOCKET: OptionalKey<PathBuf> = computed_key(
     "socket",
-    text_kind("path", "a path", socket),
+    text_kind("path", "a path", parse_socket_path),
     "\"/run/carnet/NAME.sock\"",
     "UNIX socket of the API, 107 octets at most. `carnet status`, `show`, `watch`, `handover`, `drain`,
      `revoke`, `area`, `gnping`, `gnsend`, `gnrecv` and `denm` use it. carnet makes the directory if it is
      missing. Each user who may write to the socket (mode 0660) may control the station.",
 );
-static STATE_DIR: Optional<PathBuf> = optional_key(
+static STATE_DIR: OptionalKey<PathBuf> = optional_key(
     "state_dir",
     kinds::PATH_KIND,
     "Directory in which bindings, sequence numbers and used volumes outlive a restart and a crash, in
@@ -79,14 +80,14 @@ static STATE_DIR: Optional<PathBuf> = optional_key(
      agent then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first
      sequence number from the clock, which uses up the numbers of its key sooner.",
 );
-static PRIVATE_KEY_FILE: Optional<PrivateKey> = optional_key(
+static PRIVATE_KEY_FILE: OptionalKey<PrivateKey> = optional_key(
     "private_key_file",
-    session_keys::PRIVATE_KEY_FILE,
+    session_keys::PRIVATE_KEY_FILE_KIND,
     "File, mode 0600, with the private key of this station for encrypted sessions, see [tunnel](tunnel.md).
      `carnet key --out FILE` makes it. A relative path starts in the directory of the config file. During a
      [change of the key](tunnel.md#change-a-key), the file of the same name with `.next` has the next key.",
 );
-static RECORDING_FILE: Optional<PathBuf> = optional_key(
+static RECORDING_FILE: OptionalKey<PathBuf> = optional_key(
     "record",
     kinds::PATH_KIND,
     r#"File to which carnet writes every input of the station as JSON lines, for `carnet replay`. Each start
@@ -94,21 +95,21 @@ static RECORDING_FILE: Optional<PathBuf> = optional_key(
        agent's recording of a version before the [test of care-of addresses](#test-of-a-care-of-address)
        replays with `care_of_test = "off"` only."#,
 );
-static HTTP: Optional<SocketAddr> = optional_key(
+static HTTP_ADDRESS_KEY: OptionalKey<SocketAddr> = optional_key(
     "http",
-    text_kind("address with a port", EXPECTED_API_ADDRESS, address),
+    text_kind("address with a port", EXPECTED_API_ADDRESS, parse_api_address),
     r#"Address at which the API is also served over TCP, such as `"127.0.0.1:8440"`: requests that read, and
        `/metrics` for Prometheus. On a loopback address every program of this machine may read, and none may
        change anything. Every other address needs `http_tokens`."#,
 );
-static HTTP_TOKENS: Optional<PathBuf> = optional_key(
+static TOKEN_FILE: OptionalKey<PathBuf> = optional_key(
     "http_tokens",
-    kinds::PATH_OF_SECRET,
+    kinds::SECRET_PATH_KIND,
     "File, mode 0600, with one token a line: `read TOKEN` allows reading, `operate TOKEN` allows everything; a
      token has 16 characters at least. With this key every request needs a token (`Authorization: Bearer
      TOKEN`), and requests with an `operate` token may change things. carnet reads the file at each request.",
 );
-static HTTP_PAGES: Key<PathBuf> = key_with_default(
+static DASHBOARD_DIRECTORY: Key<PathBuf> = key_with_default(
     "http_pages",
     kinds::PATH_KIND,
     "\"/usr/share/carnet/web\"",
@@ -138,9 +139,9 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &STATE_DIR,
         &PRIVATE_KEY_FILE,
         &RECORDING_FILE,
-        &HTTP,
-        &HTTP_TOKENS,
-        &HTTP_PAGES,
+        &HTTP_ADDRESS_KEY,
+        &TOKEN_FILE,
+        &DASHBOARD_DIRECTORY,
         &SANDBOX,
     ],
 );
@@ -165,16 +166,16 @@ pub(super) fn read_table(table: &Table<'_>) -> Option<Station> {
 
 /// Reads `http` and its keys; the outer `None` means that they have an error.
 fn read_tcp_api(table: &Table<'_>) -> Option<Option<TcpApi>> {
-    let tokens = table.read_key(&HTTP_TOKENS)?;
-    let pages = table.read_key(&HTTP_PAGES)?;
-    let Some(value) = table.value(&HTTP) else {
-        if let Some(tokens) = table.value(&HTTP_TOKENS) {
+    let tokens = table.read_key(&TOKEN_FILE)?;
+    let pages = table.read_key(&DASHBOARD_DIRECTORY)?;
+    let Some(value) = table.value_of_key(&HTTP_ADDRESS_KEY) else {
+        if let Some(tokens) = table.value_of_key(&TOKEN_FILE) {
             tokens.report_error("without `station.http`, expected both");
             return None;
         }
         return Some(None);
     };
-    let address = table.read_key(&HTTP)??;
+    let address = table.read_key(&HTTP_ADDRESS_KEY)??;
     if !address.ip().to_canonical().is_loopback() && tokens.is_none() {
         let text = value.as_str().unwrap_or_default();
         value.report_error(&format!(
@@ -185,7 +186,7 @@ fn read_tcp_api(table: &Table<'_>) -> Option<Option<TcpApi>> {
     Some(Some(TcpApi { address, token_file: tokens, dashboard_directory: pages }))
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn parse_api_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
             Err(format!("{text:?} is no address to listen on, expected {EXPECTED_API_ADDRESS}"))
@@ -196,13 +197,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Maximum length of the path of a UNIX socket: `sun_path` of Linux without its terminating zero.
-const SOCKET_PATH_MAX: usize = 107;
+const MAX_SOCKET_PATH_LENGTH: usize = 107;
 
 /// Parses the path of a UNIX socket.
-fn socket(text: &str) -> Result<PathBuf, String> {
-    if text.len() > SOCKET_PATH_MAX {
+fn parse_socket_path(text: &str) -> Result<PathBuf, String> {
+    if text.len() > MAX_SOCKET_PATH_LENGTH {
         let length = text.len();
-        return Err(format!("the path has {length} octets, expected {SOCKET_PATH_MAX} at most for a socket"));
+        return Err(format!(
+            "the path has {length} octets, expected {MAX_SOCKET_PATH_LENGTH} at most for a socket"
+        ));
     }
-    values::path(text)
+    values::parse_path(text)
 }

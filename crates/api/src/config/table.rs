@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use toml::de::{DeTable, DeValue};
 
 use super::errors::ErrorSink;
-use super::keys::{AbsentValue, DeclaredKey, Key, Optional, Section, TableKey, ValueForm};
+use super::keys::{AbsentValue, DeclaredKey, Key, OptionalKey, Section, TableKey, ValueForm};
 use super::reader::{Located, LocatedValue, format_list};
 
 /// Builds a struct if all fields are `Some`. It evaluates all fields first, so that every error is reported.
@@ -22,13 +22,13 @@ macro_rules! all {
 pub(super) use all;
 
 /// An empty table, which the reader uses in place of an absent table.
-static NO_KEYS: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
+static EMPTY_TABLE: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
 
 /// A table of the document.
 pub(super) struct Table<'t> {
-    table_section: &'static Section,
+    section: &'static Section,
     table_offset: usize,
-    table_entries: &'t DeTable<'t>,
+    toml_table: &'t DeTable<'t>,
     error_sink: &'t ErrorSink<'t>,
 }
 
@@ -43,15 +43,15 @@ impl<'t> Table<'t> {
         for key in entries.keys() {
             let name: &str = key.get_ref();
             if section.declaration_of(name).is_none() {
-                sink.push(key.span().start, message_for_unknown(section, name));
+                sink.push(key.span().start, message_for_unknown_key(section, name));
             }
         }
-        Table { table_section: section, table_offset: at, table_entries: entries, error_sink: sink }
+        Table { section: section, table_offset: at, toml_table: entries, error_sink: sink }
     }
 
     /// Opens the table that a value contains.
     pub(super) fn of_value(section: &'static Section, value: &LocatedValue<'t>) -> Option<Table<'t>> {
-        let entries = value.read_table_entries(&format!("a table {}", section.header))?;
+        let entries = value.read_toml_table(&format!("a table {}", section.header))?;
         Some(Table::open_table(section, value.offset(), entries, value.error_sink()))
     }
 
@@ -67,59 +67,59 @@ impl<'t> Table<'t> {
 
     /// Reads a key: its value, or its default. Returns `None` after an error, which this function has
     /// reported.
-    pub(super) fn read_key<K: ReadableKey>(&self, key: &K) -> Option<K::Read> {
+    pub(super) fn read_key<K: ReadableKey>(&self, key: &K) -> Option<K::Value> {
         key.read_from(self)
     }
 
     /// Reads a key that always has a value, with its position.
     pub(super) fn read_key_with_offset<T: Clone + Sync>(&self, key: &Key<T>) -> Option<Located<T>> {
-        key.read_at(self)
+        key.read_with_offset(self)
     }
 
     /// Reads a key that may be absent, with its position.
     pub(super) fn find_key_with_offset<T: Clone + Sync>(
         &self,
-        key: &Optional<T>,
+        key: &OptionalKey<T>,
     ) -> Option<Option<Located<T>>> {
-        key.read_at(self)
+        key.read_with_offset(self)
     }
 
     /// Returns the value of a key in the file; `None` if it is absent.
-    pub(super) fn value(&self, key: &dyn DeclaredKey) -> Option<LocatedValue<'t>> {
+    pub(super) fn value_of_key(&self, key: &dyn DeclaredKey) -> Option<LocatedValue<'t>> {
         let name = key.declaration().name;
         debug_assert!(
-            self.table_section.declaration_of(name).is_some(),
+            self.section.declaration_of(name).is_some(),
             "{name} is not in {}",
-            self.table_section.header
+            self.section.header
         );
-        let (_, value) = self.table_entries.iter().find(|(key, _)| key.get_ref() == name)?;
-        let path = self.table_section.path_of(name);
+        let (_, value) = self.toml_table.iter().find(|(key, _)| key.get_ref() == name)?;
+        let path = self.section.path_of(name);
         Some(LocatedValue::new(path, value.span().start, value.get_ref(), self.error_sink))
     }
 
     /// Reads the default of a key.
-    pub(super) fn default<T: Clone + Sync>(
+    pub(super) fn default_value<T: Clone + Sync>(
         &self,
         key: &dyn DeclaredKey,
         text: &str,
         form: &ValueForm<T>,
     ) -> Option<Located<T>> {
         let value = DeValue::parse(text).ok()?;
-        let path = self.table_section.path_of(key.declaration().name);
+        let path = self.section.path_of(key.declaration().name);
         let value = LocatedValue::new(path, self.table_offset, value.get_ref(), self.error_sink);
         Some(Located { value: form.read_value(&value)?, offset: self.table_offset })
     }
 
     /// Reports that a key is missing.
     pub(super) fn report_missing(&self, key: &dyn DeclaredKey, expected: &str) {
-        let path = self.table_section.path_of(key.declaration().name);
+        let path = self.section.path_of(key.declaration().name);
         self.error_sink.push(self.table_offset, format!("`{path}` is missing, expected {expected}"));
     }
 
     /// Returns the table of a key; `Some(None)` if it is absent.
-    pub(super) fn table(&self, key: &TableKey) -> Option<Option<Table<'t>>> {
-        match self.value(key) {
-            Some(value) => Table::of_value(key.table_section(), &value).map(Some),
+    pub(super) fn subtable(&self, key: &TableKey) -> Option<Option<Table<'t>>> {
+        match self.value_of_key(key) {
+            Some(value) => Table::of_value(key.section(), &value).map(Some),
             None if key.is_required() => {
                 self.report_missing(key, key.expected_text());
                 None
@@ -130,24 +130,24 @@ impl<'t> Table<'t> {
 
     /// Returns the table of a key, or a table with all defaults if it is absent.
     pub(super) fn table_or_defaults(&self, key: &TableKey) -> Option<Table<'t>> {
-        Some(self.table(key)?.unwrap_or_else(|| self.table_of_defaults(key)))
+        Some(self.subtable(key)?.unwrap_or_else(|| self.table_of_defaults(key)))
     }
 
     /// Returns a table with all defaults for the key.
     pub(super) fn table_of_defaults(&self, key: &TableKey) -> Table<'t> {
         Table {
-            table_section: key.table_section(),
+            section: key.section(),
             table_offset: self.table_offset,
-            table_entries: &NO_KEYS,
+            toml_table: &EMPTY_TABLE,
             error_sink: self.error_sink,
         }
     }
 
     /// Returns the tables of a key that may be repeated.
-    pub(super) fn tables(&self, key: &TableKey) -> Option<Vec<Table<'t>>> {
-        match self.value(key) {
+    pub(super) fn subtables(&self, key: &TableKey) -> Option<Vec<Table<'t>>> {
+        match self.value_of_key(key) {
             Some(value) => {
-                let section = key.table_section();
+                let section = key.section();
                 let items = value.read_array(&format!("tables {}", section.header))?;
                 Some(items.iter().filter_map(|item| Table::of_value(section, item)).collect())
             }
@@ -163,34 +163,34 @@ impl<'t> Table<'t> {
 /// A key whose value [`Table::read_key`] reads.
 pub(super) trait ReadableKey: DeclaredKey {
     /// Type of the value: an `Option` if the key may be absent.
-    type Read;
+    type Value;
 
     /// Reads the key from a table. Returns `None` after an error, which this function has reported.
-    fn read_from(&self, table: &Table<'_>) -> Option<Self::Read>;
+    fn read_from(&self, table: &Table<'_>) -> Option<Self::Value>;
 }
 
 impl<T: Clone + Sync> ReadableKey for Key<T> {
-    type Read = T;
+    type Value = T;
 
     fn read_from(&self, table: &Table<'_>) -> Option<T> {
-        self.read_at(table).map(|read| read.value)
+        self.read_with_offset(table).map(|read| read.value)
     }
 }
 
-impl<T: Clone + Sync> ReadableKey for Optional<T> {
-    type Read = Option<T>;
+impl<T: Clone + Sync> ReadableKey for OptionalKey<T> {
+    type Value = Option<T>;
 
     fn read_from(&self, table: &Table<'_>) -> Option<Option<T>> {
-        self.read_at(table).map(|read| read.map(|read| read.value))
+        self.read_with_offset(table).map(|read| read.map(|read| read.value))
     }
 }
 
 impl<T: Clone + Sync> Key<T> {
     /// Reads the key with its position; a default has the position of the table.
-    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Located<T>> {
-        let value = match (table.value(self), self.declaration().absent_value) {
+    pub(super) fn read_with_offset(&self, table: &Table<'_>) -> Option<Located<T>> {
+        let value = match (table.value_of_key(self), self.declaration().absent_value) {
             (Some(value), _) => value,
-            (None, AbsentValue::Default(text)) => return table.default(self, text, self.value_form()),
+            (None, AbsentValue::Default(text)) => return table.default_value(self, text, self.value_form()),
             (None, _) => {
                 table.report_missing(self, &self.value_form().expected_text());
                 return None;
@@ -200,16 +200,16 @@ impl<T: Clone + Sync> Key<T> {
     }
 }
 
-impl<T: Clone + Sync> Optional<T> {
+impl<T: Clone + Sync> OptionalKey<T> {
     /// Reads the key with its position; `Some(None)` if it is absent.
-    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<Located<T>>> {
-        let Some(value) = table.value(self) else { return Some(None) };
+    pub(super) fn read_with_offset(&self, table: &Table<'_>) -> Option<Option<Located<T>>> {
+        let Some(value) = table.value_of_key(self) else { return Some(None) };
         Some(Some(Located { value: self.value_form().read_value(&value)?, offset: value.offset() }))
     }
 }
 
 /// Returns the error message for an unknown key, with the nearest known key.
-fn message_for_unknown(section: &Section, name: &str) -> String {
+fn message_for_unknown_key(section: &Section, name: &str) -> String {
     let known = section.declared_keys.iter().map(|key| key.declaration().name);
     let nearest = known
         .clone()

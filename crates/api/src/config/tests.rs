@@ -115,8 +115,8 @@ vehicle_length = 12.5
 vehicle_width = 2.5
 role = "public_transport"
 keep_alive = false
-ldm_stations = 100
-ldm_events = 10
+max_ldm_stations = 100
+max_ldm_events = 10
 
 [security]
 policy = "off"
@@ -258,7 +258,7 @@ fn check_warns_of_a_peer_with_another_prefix() {
 }
 
 #[test]
-fn multiple_care_of_setting_is_read() {
+fn config_reads_setting_of_multiple_care_of_addresses() {
     let agent = |keys: &str| {
         let text = CONFIG_WITH_EVERY_KEY.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
         let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string());
@@ -332,7 +332,7 @@ fn every_config_key_reaches_its_field() {
                         spi: 256,
                         shared_key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
                         replay_protection: ReplayProtection::Timestamp { window: Duration::from_secs(10) },
-                        per_agent: None,
+                        differs_per_home_agent: None,
                     }),
                     allows_nat: false,
                     care_of_test: true,
@@ -365,7 +365,7 @@ fn every_config_key_reaches_its_field() {
             lifetime: Duration::from_secs(60),
             lan_interfaces: vec![Lan::named("i0", false), Lan::named("i1", false)],
             dns_forward_servers: Vec::new(),
-            breaks_out_when_away: false,
+            breaks_out_without_home_agent: false,
             own_traffic: OwnTraffic::Uplinks,
             advertises_on_lan: false,
             nesting_enabled: false,
@@ -378,7 +378,7 @@ fn every_config_key_reaches_its_field() {
                 spi: 300,
                 shared_key: Key::new([255; 16]),
                 replay_protection: ReplayProtection::Sequence,
-                per_agent: None,
+                differs_per_home_agent: None,
             }),
             uplinks: vec![
                 Uplink {
@@ -390,7 +390,7 @@ fn every_config_key_reaches_its_field() {
                     volume_period: VolumePeriod::Month,
                     volume_day: 1,
                     volume_action: VolumeAction::LastResort,
-                    roaming_use: Roaming::Allowed,
+                    roaming_use: RoamingUse::Allowed,
                     priority: 127,
                     signal_thresholds: Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 }),
                     signal_file: None,
@@ -405,7 +405,7 @@ fn every_config_key_reaches_its_field() {
                     volume_period: VolumePeriod::Month,
                     volume_day: 1,
                     volume_action: VolumeAction::LastResort,
-                    roaming_use: Roaming::Allowed,
+                    roaming_use: RoamingUse::Allowed,
                     priority: 10,
                     signal_thresholds: None,
                     signal_file: Some("/run/modem/signal".into()),
@@ -440,8 +440,8 @@ fn every_config_key_reaches_its_field() {
                     interval: Duration::from_secs(3),
                     jitter: Duration::from_millis(500),
                 },
-                company_speed: false,
-                deviation_m: None,
+                uses_neighbour_speed: false,
+                max_position_error_m: None,
                 lifetime: None,
                 counts_broadcasts_as_beacons: true,
                 multi_hop_beacons: Some(MultiHopBeacons { hop_limit: 3, every_nth_beacon: 5 }),
@@ -468,8 +468,8 @@ fn every_config_key_reaches_its_field() {
             vehicle_width_dm: Some(25),
             vehicle_role: VehicleRole::PublicTransport,
             keep_alive: false,
-            ldm_stations: 100,
-            ldm_events: 10,
+            max_ldm_stations: 100,
+            max_ldm_events: 10,
             announced_services: vec![
                 Service {
                     its_aid: 36,
@@ -507,7 +507,7 @@ fn the_smallest_config_has_the_defaults() {
 }
 
 #[test]
-fn debug_does_not_show_keys() {
+fn debug_output_of_config_shows_no_keys() {
     let text = format!("{:?} {:#?}", parse(CONFIG_WITH_EVERY_KEY), parse(CONFIG_WITH_EVERY_KEY));
     assert!(text.contains("Key(secret)"), "{text}");
     assert!(!text.contains("255") && !text.contains("ffffffff"), "{text}");
@@ -569,7 +569,7 @@ fn config_parses_former_keys_beside_the_signing_key() {
     let one =
         |spi: u32| format!("{{ spi = {spi}, key = \"000000000000000000000000000000{:02x}\" }}", spi % 256);
     let auth = auth_with_former_keys(&one(300)).expect("a config");
-    let mac = auth.mac().expect("a key");
+    let mac = auth.shared_key_auth().expect("a key");
     assert_eq!((mac.spi, &mac.shared_key), (301, &Key::new([255; 16])));
     assert!(matches!(mac.replay_protection, ReplayProtection::Timestamp { .. }), "it is the node's");
     let mut key = Key::new([0; 16]);
@@ -622,7 +622,7 @@ fn authentication_config_with_one_key_needs_no_heap_memory() {
 }
 
 #[test]
-fn a_key_file_is_found_beside_the_config() {
+fn key_file_is_found_in_the_folder_of_the_config() {
     let directory = std::env::temp_dir().join(format!("carnet-api-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     std::fs::write(directory.join("a.key"), "00000000000000000000000000000001\n").expect("a key");
@@ -648,7 +648,7 @@ fn a_key_file_is_found_beside_the_config() {
         spi: 300,
         shared_key: Key::new(key),
         replay_protection: ReplayProtection::Sequence,
-        per_agent: None,
+        differs_per_home_agent: None,
     });
     assert_eq!(auth, expected);
     assert_eq!(

@@ -11,7 +11,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use carnet_wire::address::{MacAddress, ParseError};
 
 /// Longest lifetime that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7).
-const LIFETIME_MAX_S: u64 = 65535 * 4;
+const MAX_LIFETIME_SECONDS: u64 = 65535 * 4;
 
 /// Expected value in an error message: an address.
 pub(super) const EXPECTED_ADDRESS: &str =
@@ -85,7 +85,7 @@ pub(super) fn parse_ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
 const LINK_LOCAL_NETWORK: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 0);
 
 /// Parses a unicast address that is routed beyond its link.
-pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
+pub(super) fn parse_address(text: &str) -> Result<Ipv6Addr, String> {
     let address: Ipv6Addr = text.parse().map_err(|_| {
         let what = if text.parse::<std::net::Ipv4Addr>().is_ok() {
             "an IPv4 address"
@@ -103,7 +103,7 @@ pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
 }
 
 /// Parses a unicast prefix without host bits.
-pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
+pub(super) fn parse_prefix(text: &str) -> Result<Ipv6Net, String> {
     let prefix: Ipv6Net = text.parse().map_err(|_| {
         let what = match text.parse::<Ipv6Addr>() {
             Ok(_) => "an address without a prefix length",
@@ -167,16 +167,16 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a binding lifetime, rounded down to the 4 s units of a Binding Update (RFC 6275 6.1.7).
-pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = parse_duration(text)?;
-    if lifetime < Duration::from_secs(4) || lifetime > Duration::from_secs(LIFETIME_MAX_S) {
-        return Err(format!("{text:?} is out of range, expected 4s to {LIFETIME_MAX_S}s"));
+    if lifetime < Duration::from_secs(4) || lifetime > Duration::from_secs(MAX_LIFETIME_SECONDS) {
+        return Err(format!("{text:?} is out of range, expected 4s to {MAX_LIFETIME_SECONDS}s"));
     }
     Ok(Duration::from_secs(lifetime.as_secs() / 4 * 4))
 }
 
 /// Parses the name of a network interface, as the kernel accepts it.
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(super) fn parse_interface(text: &str) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_INTERFACE}"));
     if text.is_empty() {
         wrong("is empty")
@@ -192,7 +192,7 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
 }
 
 /// Parses the name of a station, which becomes part of a file name.
-pub(super) fn name(text: &str) -> Result<String, String> {
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if first && text.len() <= 63 && text.chars().all(good) {
@@ -203,7 +203,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 }
 
 /// Parses a path.
-pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {
         Err("the path is empty, expected a path".to_owned())
     } else if text.contains('\0') {
@@ -217,7 +217,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 pub(super) const EXPECTED_LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
 
 /// Parses metres: a whole number with m or km.
-pub(super) fn length(text: &str) -> Result<u16, String> {
+pub(super) fn parse_length(text: &str) -> Result<u16, String> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let scale = match unit {
         "m" => 1,
@@ -276,23 +276,26 @@ mod tests {
 
     #[test]
     fn lifetimes_must_be_multiples_of_four_seconds() {
-        assert_eq!(lifetime("4s"), Ok(Duration::from_secs(4)));
-        assert_eq!(lifetime("63s"), Ok(Duration::from_secs(60)));
-        assert_eq!(lifetime("262140s"), Ok(Duration::from_secs(262_140)));
-        assert!(lifetime("3999ms").is_err());
-        assert!(lifetime("262141s").is_err());
+        assert_eq!(parse_lifetime("4s"), Ok(Duration::from_secs(4)));
+        assert_eq!(parse_lifetime("63s"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_lifetime("262140s"), Ok(Duration::from_secs(262_140)));
+        assert!(parse_lifetime("3999ms").is_err());
+        assert!(parse_lifetime("262141s").is_err());
     }
 
     #[test]
     fn lengths_in_metres_are_parsed_or_refused() {
         for (text, metres) in [("1m", 1), ("300m", 300), ("65535m", 65535), ("2km", 2000)] {
-            assert_eq!(length(text), Ok(metres), "{text}");
+            assert_eq!(parse_length(text), Ok(metres), "{text}");
         }
         for text in ["", "m", "300", "1.5km", "-1m", "300 m", "1mi", "1km5m"] {
-            assert_eq!(length(text), Err(format!("{text:?} is no length, expected {EXPECTED_LENGTH}")));
+            assert_eq!(parse_length(text), Err(format!("{text:?} is no length, expected {EXPECTED_LENGTH}")));
         }
         for text in ["65536m", "66km", "99999999999999999999km"] {
-            assert_eq!(length(text), Err(format!("{text:?} is out of range, expected {EXPECTED_LENGTH}")));
+            assert_eq!(
+                parse_length(text),
+                Err(format!("{text:?} is out of range, expected {EXPECTED_LENGTH}"))
+            );
         }
     }
 }

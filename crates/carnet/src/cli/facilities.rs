@@ -8,7 +8,7 @@ use carnet_station::io::DenmAction;
 use clap::{Args, Subcommand};
 
 use super::Station;
-use super::geonet::{parse_circle, parse_degrees, time, whole_milliseconds};
+use super::geonet::{parse_circle, parse_degrees, parse_time, whole_milliseconds};
 use crate::facilities::named_numbers::{self, CAUSE_NAMES};
 
 /// `carnet denm`
@@ -55,7 +55,7 @@ pub struct Event {
     #[arg(long, value_name = "LAT,LON", value_parser = parse_place, allow_hyphen_values = true)]
     pub at: Option<GnPlace>,
     /// Time for which the event is valid (default: 10m).
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub validity: Option<Duration>,
     /// Distance from the event up to which it is relevant.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
@@ -65,17 +65,17 @@ pub struct Event {
     pub direction: Option<String>,
     /// Destination and repetition of the message.
     #[command(flatten)]
-    pub sending: Dissemination,
+    pub dissemination: Dissemination,
 }
 
 /// Destination and repetition of a message.
 #[derive(Debug, Args)]
 pub struct Dissemination {
     /// Repeat the message at this interval.
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "during")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "during")]
     pub every: Option<Duration>,
     /// Repeat the message for this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = time, requires = "every")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "every")]
     pub during: Option<Duration>,
     /// Send the message to a named area (default: the event's surroundings, up to the distance of relevance).
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
@@ -96,22 +96,24 @@ pub struct End {
     pub id: ActionId,
     /// Destination and repetition of the message.
     #[command(flatten)]
-    pub sending: Dissemination,
+    pub dissemination: Dissemination,
 }
 
 impl EventAction {
     /// Returns the kind of the request, the request, and the station that it goes to.
     pub fn into_request(self) -> (DenmAction, DenmRequest, Station) {
         let (wish, action_id, event, sending) = match self {
-            EventAction::Trigger(event) => (DenmAction::Trigger, None, event.to_request(), event.sending),
+            EventAction::Trigger(event) => {
+                (DenmAction::Trigger, None, event.to_request(), event.dissemination)
+            }
             EventAction::Update { id, event } => {
-                (DenmAction::Update, Some(id), event.to_request(), event.sending)
+                (DenmAction::Update, Some(id), event.to_request(), event.dissemination)
             }
             EventAction::Cancel(end) => {
-                (DenmAction::Cancel, Some(end.id), DenmRequest::default(), end.sending)
+                (DenmAction::Cancel, Some(end.id), DenmRequest::default(), end.dissemination)
             }
             EventAction::Negate(end) => {
-                (DenmAction::Negate, Some(end.id), DenmRequest::default(), end.sending)
+                (DenmAction::Negate, Some(end.id), DenmRequest::default(), end.dissemination)
             }
         };
         let request = DenmRequest {

@@ -47,7 +47,7 @@ pub struct AreaCommand {
     #[arg(long, value_name = "ADDRESS", value_parser = parse_group)]
     pub group: Option<Ipv6Addr>,
     /// Lifetime of the area (default: until it is removed or the station ends).
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub lifetime: Option<Duration>,
     /// Remove the area.
     #[arg(long, conflicts_with_all = ["around", "radius", "distance_a", "distance_b", "angle", "group", "life\
@@ -113,10 +113,10 @@ pub struct GnPing {
     )]
     pub count: u32,
     /// Interval between requests.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub interval: Duration,
     /// Time to wait for the answers to a request.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     pub timeout: Duration,
     /// The output.
     #[command(flatten)]
@@ -143,7 +143,7 @@ impl GnPing {
 pub struct GnSend {
     /// Type of the packet.
     #[arg(value_name = "TYPE")]
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Destination: a station by its GeoNetworking, MAC or IPv6 address, or an area as area:NAME.
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["area", "circle"])]
     pub to: Option<GnTarget>,
@@ -157,7 +157,7 @@ pub struct GnSend {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: Option<u8>,
     /// Lifetime of the packet (default: 60s).
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub lifetime: Option<Duration>,
     /// Store, carry, forward: a station without a next hop stores the packet until it has one.
     #[arg(long)]
@@ -178,7 +178,7 @@ pub struct GnSend {
 
 /// Type of a GeoNetworking packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum PacketKind {
     /// GeoUnicast: to a station.
     Guc,
     /// GeoAnycast: to the first station in an area that receives it.
@@ -213,24 +213,24 @@ impl GnSend {
             None => (None, self.area.map(GnArea::Name).or(self.circle.map(GnArea::Circle))),
         };
         let transport = match (self.kind, to, area) {
-            (Kind::Guc, Some(to), _) => GnTransport::Guc { to },
-            (Kind::Guc, None, _) => return Err("guc goes to a station, expected --to TARGET".into()),
-            (Kind::Gac, None, Some(area)) => GnTransport::Gac { area },
-            (Kind::Gbc, None, Some(area)) => GnTransport::Gbc { area },
-            (Kind::Gac | Kind::Gbc, ..) => {
+            (PacketKind::Guc, Some(to), _) => GnTransport::Guc { to },
+            (PacketKind::Guc, None, _) => return Err("guc goes to a station, expected --to TARGET".into()),
+            (PacketKind::Gac, None, Some(area)) => GnTransport::Gac { area },
+            (PacketKind::Gbc, None, Some(area)) => GnTransport::Gbc { area },
+            (PacketKind::Gac | PacketKind::Gbc, ..) => {
                 return Err(
                     "gac and gbc go to an area, expected --area NAME or --circle LAT,LON,METRES".into()
                 );
             }
-            (Kind::Tsb, None, None) => GnTransport::Tsb {},
-            (Kind::Shb, None, None) => GnTransport::Shb {},
-            (Kind::Tsb | Kind::Shb, ..) => {
+            (PacketKind::Tsb, None, None) => GnTransport::Tsb {},
+            (PacketKind::Shb, None, None) => GnTransport::Shb {},
+            (PacketKind::Tsb | PacketKind::Shb, ..) => {
                 return Err("tsb and shb go to all stations in range, expected no --to, --area or \
                             --circle"
                     .into());
             }
         };
-        if self.kind == Kind::Shb && self.hops.is_some_and(|hops| hops > 1) {
+        if self.kind == PacketKind::Shb && self.hops.is_some_and(|hops| hops > 1) {
             return Err("shb goes one hop, expected no --hops, or tsb".into());
         }
         let next_header = self.next_header.into();
@@ -250,7 +250,7 @@ impl GnSend {
 }
 
 /// Parses a duration above zero.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is no time, expected a duration above zero")),
         time => Ok(time),

@@ -74,7 +74,7 @@ pub async fn print_received(command: GnRecv) -> anyhow::Result<()> {
     let mut payloads = client.follow_events("/v1/gnrecv").await?;
     while let Some(payload) = payloads.next().await? {
         if payload.get("event").is_some() {
-            eprintln!("carnet: {}", crate::log::escape_for_terminal(&show::event(&payload)));
+            eprintln!("carnet: {}", crate::log::escape_for_terminal(&show::format_event(&payload)));
         } else if command.accepts_payload(&GnReceived::deserialize(&payload).context(UNEXPECTED_ANSWER)?) {
             print_escaped(&format!("{payload}\n"))?;
         }

@@ -67,7 +67,7 @@ fn read_file_or_empty(path: &PathBuf) -> String {
 fn servers_after_key(text: &str, key: &str) -> Vec<IpAddr> {
     let values = text.lines().filter_map(|line| line.strip_prefix(key));
     let words = values.flat_map(str::split_whitespace);
-    words.filter_map(|word| address(word.split(['#', '%']).next()?)).collect()
+    words.filter_map(|word| parse_server_address(word.split(['#', '%']).next()?)).collect()
 }
 
 /// Returns the servers of the last lease of an interface in a file of dhclient.
@@ -79,17 +79,20 @@ fn servers_of_last_lease(text: &str, uplink: &str) -> Vec<IpAddr> {
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.trim().strip_prefix("option domain-name-servers ")?.strip_suffix(';'));
-    options.flat_map(|servers| servers.split(',')).filter_map(|server| address(server.trim())).collect()
+    options
+        .flat_map(|servers| servers.split(','))
+        .filter_map(|server| parse_server_address(server.trim()))
+        .collect()
 }
 
 /// Returns the servers of a file like `resolv.conf`.
 fn servers_of_resolv_conf(text: &str) -> Vec<IpAddr> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver "));
-    lines.filter_map(|server| address(server.trim())).collect()
+    lines.filter_map(|server| parse_server_address(server.trim())).collect()
 }
 
 /// Parses the address of a DNS server; `None` if the station would not accept it.
-fn address(text: &str) -> Option<IpAddr> {
+fn parse_server_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().filter(|address| is_possible_dns_server(*address))
 }
 

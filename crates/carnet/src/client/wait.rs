@@ -61,10 +61,10 @@ impl std::fmt::Display for StateUnreachable {
 
 impl std::error::Error for StateUnreachable {}
 
-async fn request_progress(station: &Station, wanted: AwaitedState) -> anyhow::Result<WaitProgress> {
+async fn request_progress(station: &Station, awaited_state: AwaitedState) -> anyhow::Result<WaitProgress> {
     let client = ApiClient::find_station(station.socket.clone(), Path::new(SOCKET_DIRECTORY))?;
     let status = serde_json::from_value(client.get("/v1/status").await?).context(UNEXPECTED_ANSWER)?;
-    if wanted == AwaitedState::Up {
+    if awaited_state == AwaitedState::Up {
         return Ok(WaitProgress::Done);
     }
     let uplinks: Vec<Uplink> =

@@ -88,12 +88,12 @@ impl MessageFilter {
     }
 
     /// Returns whether a message passes the filter; `area` is the present position of the filter's area.
-    pub fn accepts_message(&self, heard: &ReceivedMessage, area: Option<&GeoArea>) -> bool {
+    pub fn accepts_message(&self, message: &ReceivedMessage, area: Option<&GeoArea>) -> bool {
         // A DENM that ends an event has only the action ID and no position, so only its kind is compared.
-        let Some(place) = heard.message_position else { return self.accepts_kind(heard.kind) };
-        self.accepts_kind(heard.kind)
-            && self.has_station_type(heard.station_type)
-            && (heard.kind == MessageKind::Cam || self.has_cause(heard.event_cause))
+        let Some(place) = message.message_position else { return self.accepts_kind(message.kind) };
+        self.accepts_kind(message.kind)
+            && self.has_station_type(message.station_type)
+            && (message.kind == MessageKind::Cam || self.has_cause(message.event_cause))
             && area.is_none_or(|area| is_inside(area, place))
     }
 }

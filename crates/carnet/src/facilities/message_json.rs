@@ -139,7 +139,7 @@ fn high_frequency_as_json(high: &BasicVehicleContainerHighFrequency) -> Map<Stri
 fn low_frequency_as_json(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> {
     let mut container = object_of_numbers(&[("vehicle_role", low.vehicle_role as i64)]);
     put_value(&mut container, "exterior_lights", bits_as_text(low.exterior_lights.0, 8));
-    put_value(&mut container, "path_history", path(&low.path_history));
+    put_value(&mut container, "path_history", path_history_as_json(&low.path_history));
     container
 }
 
@@ -161,7 +161,7 @@ fn position_as_json(reference: &ReferencePosition) -> (Map<String, Value>, Map<S
     (position, confidence)
 }
 
-fn path(history: &PathHistory) -> Vec<Value> {
+fn path_history_as_json(history: &PathHistory) -> Vec<Value> {
     let point = |point: &PathPoint| {
         let delta = point.path_position;
         let position = object_of_numbers(&[
@@ -271,7 +271,7 @@ fn location_as_json(location: &LocationContainer) -> Map<String, Value> {
     }
     let trace = |history: &PathHistory| {
         let mut trace = Map::new();
-        put_value(&mut trace, "path_history", path(history));
+        put_value(&mut trace, "path_history", path_history_as_json(history));
         Value::Object(trace)
     };
     put_value(&mut container, "traces", location.traces.0.iter().map(trace).collect::<Vec<_>>());

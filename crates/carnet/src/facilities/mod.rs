@@ -55,8 +55,8 @@ pub struct MessageSubscription {
 
 impl MessageSubscription {
     /// Returns whether the client's filter accepts a message.
-    pub fn accepts_message(&self, heard: &ReceivedMessage) -> bool {
-        self.message_filter.accepts_message(heard, self.filter_area.as_ref())
+    pub fn accepts_message(&self, message: &ReceivedMessage) -> bool {
+        self.message_filter.accepts_message(message, self.filter_area.as_ref())
     }
 }
 
@@ -133,7 +133,7 @@ impl Applications {
     }
 
     /// Notes the action ID of a triggered event.
-    pub fn note_triggered(&mut self, action: ActionId) {
+    pub fn record_triggered_event(&mut self, action: ActionId) {
         self.last_triggered = Some(action);
     }
 

@@ -7,7 +7,7 @@ use carnet_api::model::Cause;
 pub const CAUSE_NAMES: [(&str, u8); 26] = Cause::CAUSE_NAMES;
 
 /// Returns the name of a number. A number without a name is returned as digits.
-pub fn name(names: &[(&str, u8)], number: u8) -> String {
+pub fn name_of_number(names: &[(&str, u8)], number: u8) -> String {
     let known = names.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }

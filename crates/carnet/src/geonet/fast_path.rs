@@ -22,7 +22,7 @@ use crate::settings::{self, GeonetPathChoice};
 /// State of the fast path.
 #[derive(Debug, Default)]
 pub(super) struct GeonetFastPath {
-    path: Option<GeonetBpfPath>,
+    geonet_path: Option<GeonetBpfPath>,
     /// Thread that loads the programs; packets take the slow path meanwhile. `None` if no thread loads any.
     loading_thread: Option<GeonetBpfPathLoading>,
     /// Whether the station must not run without the fast path.
@@ -43,20 +43,20 @@ fn path_name(is_fast: bool) -> &'static str {
 impl GeonetFastPath {
     /// Returns the name of the present data path.
     pub(super) fn name(&self) -> &'static str {
-        path_name(self.path.as_ref().is_some_and(GeonetBpfPath::is_attached_to_interfaces))
+        path_name(self.geonet_path.as_ref().is_some_and(GeonetBpfPath::is_attached_to_interfaces))
     }
 
     /// Starts to load the programs, which takes seconds on a slow processor.
     ///
     /// # Errors
     /// Returns an error if the programs cannot be loaded but the config demands them.
-    pub(super) fn start_loading(wants: GeonetPathChoice) -> anyhow::Result<GeonetFastPath> {
+    pub(super) fn start_loading(choice: GeonetPathChoice) -> anyhow::Result<GeonetFastPath> {
         let mut fast_path =
-            GeonetFastPath { is_needed: wants == GeonetPathChoice::Certainly, ..GeonetFastPath::default() };
-        if wants != GeonetPathChoice::Never {
+            GeonetFastPath { is_needed: choice == GeonetPathChoice::Certainly, ..GeonetFastPath::default() };
+        if choice != GeonetPathChoice::Never {
             match GeonetBpfPathLoading::begin_loading() {
                 Ok(loading) => fast_path.loading_thread = Some(loading),
-                Err(why) => fast_path.continue_without(&why).map_err(anyhow::Error::msg)?,
+                Err(why) => fast_path.continue_without_fast_path(&why).map_err(anyhow::Error::msg)?,
             }
         }
         Ok(fast_path)
@@ -71,23 +71,23 @@ impl GeonetFastPath {
     ///
     /// # Errors
     /// Returns the reason why the programs cannot be loaded, if the config demands them.
-    pub(super) async fn programs_loaded(&mut self) -> Result<(), String> {
+    pub(super) async fn wait_until_programs_loaded(&mut self) -> Result<(), String> {
         let Some(loading) = &mut self.loading_thread else { return pending().await };
         let result = loading.finish_loading().await;
         self.loading_thread = None;
         match result {
             Ok(mut path) => {
                 path.set_addresses(self.addresses.iter().copied());
-                self.path = Some(path);
+                self.geonet_path = Some(path);
                 Ok(())
             }
-            Err(why) => self.continue_without(&why),
+            Err(why) => self.continue_without_fast_path(&why),
         }
     }
 
     /// Handles a failure to load the BPF programs: writes a log message, or returns an error if the config
     /// demands the fast path.
-    fn continue_without(&self, why: &str) -> Result<(), String> {
+    fn continue_without_fast_path(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
             let needed = settings::requirements_of_path(carnet_linux::DataPath::Bpf);
             return Err(format!(
@@ -108,7 +108,7 @@ impl GeonetFastPath {
     }
 
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
-        let counters = self.path.as_ref().map(GeonetBpfPath::counters);
+        let counters = self.geonet_path.as_ref().map(GeonetBpfPath::counters);
         let named = counters.into_iter().flatten();
         named.map(|(name, count)| (format!("geonet.fast_path.{name}"), count)).collect()
     }
@@ -119,7 +119,7 @@ impl Geonet {
     /// changed, otherwise `None`. `is_router` says whether the station has a GeoNetworking router.
     pub fn attach_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { frame_link: link, interfaces, address, fast_path, .. } = self;
-        let path = fast_path.path.as_mut()?;
+        let path = fast_path.geonet_path.as_mut()?;
         let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
         let radio = link.interface().filter(|_| is_router && !link.has_acknowledgement_reports()).map(place);
         let places = radio.zip(address.map(GnAddress::mid)).map(|(radio, address)| FastPathInterfaces {
@@ -151,13 +151,13 @@ impl Geonet {
 
     /// Returns the sequence numbers that the router shares with the fast path; `None` without a fast path.
     pub fn sequence_numbers(&self) -> Option<Box<dyn SequenceNumbers>> {
-        self.fast_path.path.as_ref().map(GeonetBpfPath::sequence_numbers)
+        self.fast_path.geonet_path.as_ref().map(GeonetBpfPath::sequence_numbers)
     }
 
     /// Passes a forwarding decision of the router to the fast path.
-    pub fn apply_decision(&mut self, now: Time, told: &Accelerate) {
-        if let Some(path) = &mut self.fast_path.path {
-            path.apply_update(now, told);
+    pub fn apply_decision(&mut self, now: Time, decision: &Accelerate) {
+        if let Some(path) = &mut self.fast_path.geonet_path {
+            path.apply_update(now, decision);
             if self.fast_path.next_report_at.is_none() && path.has_destinations_or_sources() {
                 self.fast_path.next_report_at = Some(now + self.max_position_age());
             }
@@ -170,7 +170,7 @@ impl Geonet {
     pub fn take_report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.max_position_age();
         self.update_listeners();
-        let path = self.fast_path.path.as_mut()?;
+        let path = self.fast_path.geonet_path.as_mut()?;
         let report = path.take_report();
         self.fast_path.next_report_at = path.has_destinations_or_sources().then(|| now + freshness);
         Some(report)
@@ -180,7 +180,7 @@ impl Geonet {
     /// to the slow path.
     pub fn update_listeners(&mut self) {
         let is_heard = self.payload_sender.receiver_count() > 0;
-        if let Some(path) = &mut self.fast_path.path {
+        if let Some(path) = &mut self.fast_path.geonet_path {
             path.set_delivers_to_host(!is_heard);
         }
     }
@@ -188,7 +188,7 @@ impl Geonet {
     /// Stores the host's addresses on the topological interface, and passes them to the fast path.
     pub fn update_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
         self.fast_path.addresses = addresses.iter().map(|(address, _)| *address).collect();
-        if let Some(path) = &mut self.fast_path.path {
+        if let Some(path) = &mut self.fast_path.geonet_path {
             path.set_addresses(self.fast_path.addresses.iter().copied());
         }
     }

@@ -34,8 +34,8 @@ impl VirtualInterfaces {
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to report events.
-    pub fn open_links(wanted: bool, uplinks: Vec<String>) -> Result<VirtualInterfaces> {
-        let links = if wanted { Some(VirtualLinks::open()?) } else { None };
+    pub fn open_links(has_ipv6: bool, uplinks: Vec<String>) -> Result<VirtualInterfaces> {
+        let links = if has_ipv6 { Some(VirtualLinks::open()?) } else { None };
         Ok(VirtualInterfaces {
             virtual_links: links,
             desired_links: BTreeMap::new(),
@@ -108,7 +108,7 @@ impl VirtualInterfaces {
     }
 
     /// Removes a virtual interface.
-    pub fn remove(&mut self, id: u32) {
+    pub fn remove_interface(&mut self, id: u32) {
         self.desired_links.remove(&id);
         if let Some(links) = &mut self.virtual_links {
             links.remove_link(id);

@@ -127,7 +127,7 @@ impl RunningPings {
             if ping.next_request_at.is_some_and(|next| next <= now) {
                 requests.push(ping.next_request(now, *identifier));
             }
-            ping.continues()
+            ping.is_unfinished()
         });
         requests
     }
@@ -136,14 +136,14 @@ impl RunningPings {
     pub fn handle_answer(&mut self, now: Time, delivered: &Delivered, echo: EchoMessage) {
         let Some(ping) = self.pings_by_identifier.get_mut(&echo.identifier) else { return };
         ping.handle_answer(now, delivered, echo);
-        if !ping.continues() {
+        if !ping.is_unfinished() {
             self.pings_by_identifier.remove(&echo.identifier);
         }
     }
 }
 
 impl RunningPing {
-    fn to_one_station(&self) -> bool {
+    fn has_single_destination(&self) -> bool {
         matches!(self.transport, GeonetTransport::GeoUnicast(_))
     }
 
@@ -172,7 +172,7 @@ impl RunningPing {
     }
 
     fn handle_answer(&mut self, now: Time, delivered: &Delivered, echo: EchoMessage) {
-        let one = self.to_one_station();
+        let one = self.has_single_destination();
         let Some(waiting) = self.outstanding_requests.get_mut(&echo.sequence) else { return };
         if waiting.answering_stations.contains(&delivered.source) {
             return;
@@ -209,8 +209,8 @@ impl RunningPing {
         }
     }
 
-    /// Returns whether the ping continues; if not, reports its end.
-    fn continues(&self) -> bool {
+    /// Returns whether the ping is unfinished; if not, reports its end.
+    fn is_unfinished(&self) -> bool {
         if self.next_request_at.is_none() && self.outstanding_requests.is_empty() {
             self.send_event(GnPingEvent::Done {
                 sent: self.sent_requests.into(),

@@ -10,15 +10,15 @@ use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{
-    ApiRefusal, ApiState, bad_query, get, get_with_query, json_response, post_route, put_route,
-    read_json_body, stream_message, unix_time, when_stopped,
+    ApiRefusal, ApiState, bad_query_refusal, get_route, get_route_with_query, json_response, post_route,
+    put_route, read_json_body, stream_message, unix_time, wait_until_stopped,
 };
 use crate::facilities::{MessageFilter, denm_requests};
 use crate::request::StationRequest;
 
 pub(super) fn facilities_router() -> Router<ApiState> {
     Router::new()
-        .route("/v1/vehicle", get(|app, _| app.query_or_refuse(StationRequest::Vehicle)))
+        .route("/v1/vehicle", get_route(|app, _| app.query_or_refuse(StationRequest::Vehicle)))
         .route(
             "/v1/vehicle",
             put_route(|app, body| {
@@ -38,9 +38,9 @@ pub(super) fn facilities_router() -> Router<ApiState> {
             "/v1/denm/negate",
             post_route(|app, body| Box::pin(handle_denm(app, DenmAction::Negate, body))),
         )
-        .route("/v1/ldm", get_with_query(|app, request| Box::pin(answer_ldm(app, request))))
-        .route("/v1/services", get(|app, _| app.query_or_refuse(StationRequest::Services)))
-        .route("/v1/messages", get_with_query(|app, request| Box::pin(stream_messages(app, request))))
+        .route("/v1/ldm", get_route_with_query(|app, request| Box::pin(answer_ldm(app, request))))
+        .route("/v1/services", get_route(|app, _| app.query_or_refuse(StationRequest::Services)))
+        .route("/v1/messages", get_route_with_query(|app, request| Box::pin(stream_messages(app, request))))
 }
 
 fn unprocessable_refusal(mistake: String) -> ApiRefusal {
@@ -61,7 +61,7 @@ async fn handle_denm(app: ApiState, wish: DenmAction, body: HttpRequest) -> Resu
 
 /// Returns the filter that the query of a request contains.
 fn filter_of_query(request: &HttpRequest) -> Result<MessageFilter, ApiRefusal> {
-    MessageFilter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
+    MessageFilter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query_refusal)
 }
 
 /// Answers `GET /v1/ldm`.
@@ -86,7 +86,7 @@ async fn stream_messages(app: ApiState, request: HttpRequest) -> Result<Response
                             count)),
                         Err(RecvError::Closed) => return None,
                     },
-                    () = when_stopped(stopped.clone()) => return None,
+                    () = wait_until_stopped(stopped.clone()) => return None,
                 }
             };
             Some((message, (subscription, stopped)))

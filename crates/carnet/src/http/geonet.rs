@@ -12,8 +12,8 @@ use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{
-    ApiRefusal, ApiState, bad_query, get, get_with_query, post_route, read_json_body, stream_message,
-    unix_time, when_stopped,
+    ApiRefusal, ApiState, bad_query_refusal, get_route, get_route_with_query, post_route, read_json_body,
+    stream_message, unix_time, wait_until_stopped,
 };
 use crate::request::StationRequest;
 
@@ -31,9 +31,9 @@ const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
 pub(super) fn geonet_router() -> Router<ApiState> {
     Router::new()
-        .route("/v1/neighbours", get(|app, _| app.query_or_refuse(StationRequest::Neighbours)))
-        .route("/v1/locations", get(|app, _| app.query_or_refuse(StationRequest::Locations)))
-        .route("/v1/areas", get(|app, _| app.query_or_refuse(StationRequest::Areas)))
+        .route("/v1/neighbours", get_route(|app, _| app.query_or_refuse(StationRequest::Neighbours)))
+        .route("/v1/locations", get_route(|app, _| app.query_or_refuse(StationRequest::Locations)))
+        .route("/v1/areas", get_route(|app, _| app.query_or_refuse(StationRequest::Areas)))
         .route("/v1/areas", post_route(|app, body| Box::pin(set_area(app, body))))
         .route(
             "/v1/areas/remove",
@@ -44,15 +44,15 @@ pub(super) fn geonet_router() -> Router<ApiState> {
                 })
             }),
         )
-        .route("/v1/groups", get(|app, _| app.query_or_refuse(StationRequest::Groups)))
-        .route("/v1/dcc", get(|app, _| app.query_or_refuse(StationRequest::Dcc)))
+        .route("/v1/groups", get_route(|app, _| app.query_or_refuse(StationRequest::Groups)))
+        .route("/v1/dcc", get_route(|app, _| app.query_or_refuse(StationRequest::Dcc)))
         .route(
             "/v1/channel",
             post_route(|app, body| {
                 app.command_with_body(body, |channel, reply| StationRequest::Channel { channel, reply })
             }),
         )
-        .route("/v1/security", get(|app, _| app.query_or_refuse(StationRequest::Security)))
+        .route("/v1/security", get_route(|app, _| app.query_or_refuse(StationRequest::Security)))
         .route(
             "/v1/pseudonym",
             post_route(|app, body| {
@@ -61,7 +61,7 @@ pub(super) fn geonet_router() -> Router<ApiState> {
         )
         .route("/v1/gnsend", post_route(|app, body| Box::pin(handle_gnsend(app, body))))
         .route("/v1/gnping", post_route(|app, body| Box::pin(handle_gnping(app, body))))
-        .route("/v1/gnrecv", get_with_query(|app, request| Box::pin(handle_gnrecv(app, request))))
+        .route("/v1/gnrecv", get_route_with_query(|app, request| Box::pin(handle_gnrecv(app, request))))
 }
 
 fn unprocessable_refusal(mistake: String) -> ApiRefusal {
@@ -175,7 +175,7 @@ async fn handle_gnping(app: ApiState, body: HttpRequest) -> Result<Response, Api
     Ok(super::stream_response(stream::unfold((answers, app.stop_receiver), |(mut answers, stopped)| async {
         let event = tokio::select! {
             event = answers.recv() => event?,
-            () = when_stopped(stopped.clone()) => return None,
+            () = wait_until_stopped(stopped.clone()) => return None,
         };
         Some((stream_message(&event), (answers, stopped)))
     })))
@@ -183,7 +183,7 @@ async fn handle_gnping(app: ApiState, body: HttpRequest) -> Result<Response, Api
 
 /// Parses the ports in `port=` of a query. An empty list selects payloads to any port, and payloads without a
 /// port.
-fn ports(query: &str) -> Result<Vec<u16>, String> {
+fn parse_ports(query: &str) -> Result<Vec<u16>, String> {
     let mut ports = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -200,7 +200,7 @@ fn ports(query: &str) -> Result<Vec<u16>, String> {
 
 /// Answers `GET /v1/gnrecv`.
 async fn handle_gnrecv(app: ApiState, request: HttpRequest) -> Result<Response, ApiRefusal> {
-    let ports = ports(request.uri().query().unwrap_or_default()).map_err(bad_query)?;
+    let ports = parse_ports(request.uri().query().unwrap_or_default()).map_err(bad_query_refusal)?;
     let received = app.answer_or_refusal(StationRequest::GnReceive).await?;
     let state = (received, app.stop_receiver, ports);
     Ok(super::stream_response(stream::unfold(state, |(mut received, stopped, ports)| async {
@@ -215,7 +215,7 @@ async fn handle_gnrecv(app: ApiState, request: HttpRequest) -> Result<Response, 
                     Err(RecvError::Lagged(count)) => break stream_message(&missed_events(unix_time(), count)),
                     Err(RecvError::Closed) => return None,
                 },
-                () = when_stopped(stopped.clone()) => return None,
+                () = wait_until_stopped(stopped.clone()) => return None,
             }
         };
         Some((message, (received, stopped, ports)))

@@ -81,7 +81,7 @@ pub(super) fn metrics_text(
         page.write_gauge("carnet_mobile_router_ipv4_prefix", help, accepted);
     }
     write_uplink_gauges(&mut page, uplinks);
-    write_outside_counters(&mut page, uplinks, policies);
+    write_counters_without_tunnel(&mut page, uplinks, policies);
     security.into_iter().for_each(|security| write_security_gauges(&mut page, security));
     let mut last = String::new();
     for (name, value) in counters {
@@ -183,12 +183,12 @@ fn write_nat_metrics(page: &mut MetricsPage, nat: &[NatStatus]) {
     let name = "carnet_home_agent_nat_packets_total";
     page.write_family_head(name, "counter", "Packets of mobile networks whose addresses NAT has changed.");
     for (NatStatus { translated, .. }, labels) in each() {
-        page.write_directions(name, labels, [translated.packets_out, translated.packets_in]);
+        page.write_both_directions(name, labels, [translated.packets_out, translated.packets_in]);
     }
     let name = "carnet_home_agent_nat_bytes_total";
     page.write_family_head(name, "counter", "Octets of these packets.");
     for (NatStatus { translated, .. }, labels) in each() {
-        page.write_directions(name, labels, [translated.octets_out, translated.octets_in]);
+        page.write_both_directions(name, labels, [translated.octets_out, translated.octets_in]);
     }
 }
 
@@ -214,7 +214,7 @@ fn write_proxy_metrics(page: &mut MetricsPage, proxy: &NdpProxyStatus) {
 }
 
 /// Writes the counters of packets without the tunnel: those of policies, and those to captive portals.
-fn write_outside_counters(page: &mut MetricsPage, uplinks: &[Uplink], policies: &[Policy]) {
+fn write_counters_without_tunnel(page: &mut MetricsPage, uplinks: &[Uplink], policies: &[Policy]) {
     let of_policies = policies.iter().flat_map(|policy| {
         policy.outside.iter().map(|(uplink, count)| {
             let labels = vec![("policy", policy.name.as_str()), ("interface", uplink.as_str())];
@@ -235,10 +235,10 @@ fn write_outside_counters(page: &mut MetricsPage, uplinks: &[Uplink], policies: 
         }
         let name = format!("carnet_{family}_packets_total");
         page.write_family_head(&name, "counter", &format!("Packets {of}."));
-        counts.iter().for_each(|(labels, count)| page.write_directions(&name, labels, packets(count)));
+        counts.iter().for_each(|(labels, count)| page.write_both_directions(&name, labels, packets(count)));
         let name = format!("carnet_{family}_bytes_total");
         page.write_family_head(&name, "counter", &format!("Octets {of}."));
-        counts.iter().for_each(|(labels, count)| page.write_directions(&name, labels, octets(count)));
+        counts.iter().for_each(|(labels, count)| page.write_both_directions(&name, labels, octets(count)));
     }
 }
 
@@ -304,7 +304,7 @@ impl MetricsPage {
     }
 
     /// Writes a sample for packets that leave, and one for answers.
-    fn write_directions(&mut self, name: &str, labels: &[(&str, &str)], [out, answers]: [u64; 2]) {
+    fn write_both_directions(&mut self, name: &str, labels: &[(&str, &str)], [out, answers]: [u64; 2]) {
         for (direction, value) in [("out", out), ("in", answers)] {
             self.write_sample(name, &[labels, &[("direction", direction)]].concat(), value);
         }

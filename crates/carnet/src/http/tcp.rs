@@ -9,7 +9,7 @@
 //! An unknown client cannot keep other clients out. The client has [`HEADER_TIMEOUT`] for a header, and its
 //! connection ends after one answer. A connection is *proven* once the server has allowed a request on it. If
 //! the server has [`MAX_CONNECTIONS`] connections, a new one replaces the oldest unproven one. A source has
-//! at most [`MAX_UNPROVEN_PER_SOURCE`] unproven connections.
+//! at most [`MAX_UNAUTHENTICATED_PER_SOURCE`] unproven connections.
 //!
 //! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS in front of it
 //! (docs/operating.md).
@@ -41,12 +41,12 @@ use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::{ApiRefusal, pages, when_stopped};
+use super::{ApiRefusal, pages, wait_until_stopped};
 
 /// Largest number of connections at the same time.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of unproven connections of one source address.
-const MAX_UNPROVEN_PER_SOURCE: usize = 8;
+const MAX_UNAUTHENTICATED_PER_SOURCE: usize = 8;
 /// Time limit of a request's header. A connection on which no request comes ends after this time as well.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without data after which a connection ends. Event streams send data every 15 s.
@@ -94,10 +94,10 @@ impl AccessControl {
         AccessControl { dashboard_directory: Arc::new(directory.to_owned()), ..self }
     }
 
-    fn check_right(&self, wanted: AccessRight, headers: &HeaderMap) -> Result<(), ApiRefusal> {
+    fn check_right(&self, needed_right: AccessRight, headers: &HeaderMap) -> Result<(), ApiRefusal> {
         let refused = |status, why: &str| Err(ApiRefusal::new(status, why));
         let Some(path) = &self.token_file else {
-            return match wanted {
+            return match needed_right {
                 AccessRight::Operate => refused(
                     StatusCode::FORBIDDEN,
                     "without station.http_tokens this port permits only reading; use the UNIX socket for \
@@ -121,10 +121,11 @@ impl AccessControl {
             return refused(StatusCode::UNAUTHORIZED, "expected a token: Authorization: Bearer TOKEN");
         };
         // The server compares all tokens, so that the time does not depend on which token matches.
-        let right = tokens.iter().filter(|(_, known)| is_same(known, token)).map(|(right, _)| *right).max();
+        let right =
+            tokens.iter().filter(|(_, known)| are_tokens_equal(known, token)).map(|(right, _)| *right).max();
         match right {
             None => refused(StatusCode::UNAUTHORIZED, "this token is unknown"),
-            Some(right) if right < wanted => {
+            Some(right) if right < needed_right => {
                 refused(StatusCode::FORBIDDEN, "this token permits only reading, expected an `operate` token")
             }
             Some(_) => Ok(()),
@@ -175,7 +176,7 @@ async fn guard_request(
 }
 
 /// Compares two tokens in a time that does not depend on their content.
-fn is_same(known: &str, token: &str) -> bool {
+fn are_tokens_equal(known: &str, token: &str) -> bool {
     let differences = known.bytes().zip(token.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differences) == 0 && known.len() == token.len()
 }
@@ -262,7 +263,7 @@ impl TcpPort {
         loop {
             let (stream, source) = tokio::select! {
                 accepted = self.accept() => accepted,
-                () = when_stopped(stopped.clone()) => break,
+                () = wait_until_stopped(stopped.clone()) => break,
             };
             while tasks.try_join_next().is_some() {}
             if places.make_room_for(source) {
@@ -293,7 +294,7 @@ async fn serve_connection(
     let mut connection = std::pin::pin!(server.serve_connection(io, service));
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = when_stopped(stopped) => connection.as_mut().graceful_shutdown(),
+        () = wait_until_stopped(stopped) => connection.as_mut().graceful_shutdown(),
     }
     // An error on a connection concerns only the client of that connection.
     let _ = connection.await;
@@ -318,7 +319,7 @@ impl ServedConnections {
         let is_unproven = |place: &&ServedConnection| !place.authorized_flag.get();
         let own = self.0.iter().filter(is_unproven).filter(|place| place.source == source).count();
         let mut leaving = None;
-        if own >= MAX_UNPROVEN_PER_SOURCE {
+        if own >= MAX_UNAUTHENTICATED_PER_SOURCE {
             leaving = self.0.iter().position(|place| is_unproven(&place) && place.source == source);
         } else if self.0.len() >= MAX_CONNECTIONS {
             leaving = self.0.iter().position(|place| is_unproven(&place));
@@ -393,7 +394,7 @@ mod tests {
     const READER_TOKEN: &str = "0123456789abcdef";
     const OPERATOR_TOKEN: &str = "fedcba9876543210";
 
-    fn file(scratch: &ScratchFolder, text: &str, mode: u32) -> PathBuf {
+    fn write_token_file(scratch: &ScratchFolder, text: &str, mode: u32) -> PathBuf {
         let path = scratch.path().join("tokens");
         std::fs::write(&path, text).expect("a file");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("a mode");
@@ -407,8 +408,11 @@ mod tests {
     #[test]
     fn token_of_an_http_client_limits_its_requests() {
         let scratch = ScratchFolder::new();
-        let path =
-            file(&scratch, &format!("# who\nread {READER_TOKEN}\n\noperate  {OPERATOR_TOKEN}\n"), 0o600);
+        let path = write_token_file(
+            &scratch,
+            &format!("# who\nread {READER_TOKEN}\n\noperate  {OPERATOR_TOKEN}\n"),
+            0o600,
+        );
         let gate = AccessControl::new(Some(&path)).expect("a gate");
         let may = |right, value: &str| {
             gate.check_right(right, &headers_with(AUTHORIZATION, value))
@@ -425,9 +429,9 @@ mod tests {
         }
         assert!(gate.check_right(AccessRight::Read, &HeaderMap::new()).is_err());
         // A token that is removed from the file becomes invalid at once.
-        file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o600);
+        write_token_file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o600);
         assert_eq!(may(AccessRight::Read, &format!("Bearer {READER_TOKEN}")), Err(401));
-        file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o644);
+        write_token_file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o644);
         assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR_TOKEN}")), Err(500));
     }
 
@@ -440,18 +444,19 @@ mod tests {
             ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected a line `read TOKEN` or `operate TOKEN`"),
             ("# nobody\n", 0o600, "found no token"),
         ] {
-            let error = AccessControl::new(Some(&file(&scratch, text, mode))).expect_err(text);
+            let error = AccessControl::new(Some(&write_token_file(&scratch, text, mode))).expect_err(text);
             assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
         assert!(AccessControl::new(Some(Path::new("/nowhere"))).is_err());
         // A user who can replace a symbolic link could choose the tokens, so the server refuses a link.
         let link = scratch.path().join("link");
-        std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
+        std::os::unix::fs::symlink(write_token_file(&scratch, "read 0123456789abcdef", 0o600), &link)
+            .expect("a link");
         let error = AccessControl::new(Some(&link)).expect_err("a link");
         assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
         // Only root can give the file to another user. The server refuses a file of another user.
         if nix::unistd::geteuid().is_root() {
-            let path = file(&scratch, "read 0123456789abcdef", 0o600);
+            let path = write_token_file(&scratch, "read 0123456789abcdef", 0o600);
             std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");
             let error = AccessControl::new(Some(&path)).expect_err("somebody else's");
             assert!(format!("{error:#}").contains("found one of user 4711"), "{error:#}");

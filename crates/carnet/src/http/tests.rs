@@ -353,7 +353,7 @@ async fn revoke_all_revokes_every_registered_node() {
 #[test]
 fn whole_numbers_in_json_are_integers() {
     let whole = |text: &str| {
-        with_whole_numbers(text.as_bytes()).map(|octets| String::from_utf8(octets).expect("text"))
+        write_whole_floats_as_integers(text.as_bytes()).map(|octets| String::from_utf8(octets).expect("text"))
     };
     for (text, expected) in [
         (r#"{"a": 24.0, "b": [2.4e1, -3.00, 0.0]}"#, r#"{"a": 24, "b": [24, -3, 0]}"#),

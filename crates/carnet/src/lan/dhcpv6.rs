@@ -43,7 +43,7 @@ struct Dhcpv6Link {
     port: Option<Dhcpv6Port>,
     link_address: Option<[u8; 6]>,
     open_failure: Option<String>,
-    next_attempt_at: Option<Time>,
+    next_open_attempt_at: Option<Time>,
 }
 
 impl Dhcpv6Service {
@@ -76,7 +76,7 @@ impl Dhcpv6Service {
             port: None,
             link_address: None,
             open_failure: None,
-            next_attempt_at: None,
+            next_open_attempt_at: None,
         });
         links.collect()
     }
@@ -91,7 +91,7 @@ impl Dhcpv6Service {
     /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
         for link in self.dhcpv6_links.iter_mut().filter(|link| link.name == name) {
-            (link.port, link.link_address, link.open_failure, link.next_attempt_at) =
+            (link.port, link.link_address, link.open_failure, link.next_open_attempt_at) =
                 (None, None, None, None);
         }
     }
@@ -107,7 +107,7 @@ impl Dhcpv6Service {
     /// if never.
     pub fn poll_timeout(&self) -> Option<Time> {
         let has_news = self.prefix_delegator.has_changes().then_some(Time::ZERO);
-        let retries = self.dhcpv6_links.iter().filter_map(|link| link.next_attempt_at);
+        let retries = self.dhcpv6_links.iter().filter_map(|link| link.next_open_attempt_at);
         retries.chain(self.prefix_delegator.poll_timeout()).chain(has_news).min()
     }
 
@@ -129,7 +129,7 @@ impl Dhcpv6Service {
                     }
                 });
             }
-            if link.next_attempt_at.is_some_and(|retry| retry <= now) {
+            if link.next_open_attempt_at.is_some_and(|retry| retry <= now) {
                 link.open_sockets(now);
             }
         }
@@ -212,7 +212,7 @@ impl Dhcpv6Link {
         match Dhcpv6Port::open(&self.name) {
             Ok(port) => {
                 self.port = Some(port);
-                self.next_attempt_at = None;
+                self.next_open_attempt_at = None;
                 if before.is_some() {
                     info!("the DHCPv6 server on {} is up", self.name);
                 }
@@ -226,7 +226,7 @@ impl Dhcpv6Link {
                     );
                 }
                 self.open_failure = Some(reason);
-                self.next_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
+                self.next_open_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
             }
         }
     }

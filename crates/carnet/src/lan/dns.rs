@@ -47,7 +47,7 @@ pub struct DnsService {
     query_tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
     message_sender: mpsc::Sender<DnsMessage>,
     message_receiver: mpsc::Receiver<DnsMessage>,
-    next_attempt_at: Option<Time>,
+    next_open_attempt_at: Option<Time>,
 }
 
 /// Sockets at one address of the router.
@@ -63,7 +63,7 @@ impl DnsService {
         let (sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
         (!router.dns_forward_servers.is_empty()).then(|| DnsService {
             dns_forwarder: DnsForwarder::new(router.dns_forward_servers.clone(), rng),
-            prefixes: prefixes(router),
+            prefixes: mobile_network_prefixes(router),
             networks_by_name: networks_of_router(router),
             uplink_addresses: Vec::new(),
             ports: BTreeMap::new(),
@@ -72,18 +72,18 @@ impl DnsService {
             query_tasks: BTreeMap::new(),
             message_sender: sender,
             message_receiver: inbox,
-            next_attempt_at: None,
+            next_open_attempt_at: None,
         })
     }
 
     /// Applies a changed config with a forwarder.
     pub fn reconfigure(&mut self, router: &MobileRouter) {
         self.dns_forwarder.set_servers(router.dns_forward_servers.clone());
-        self.prefixes = prefixes(router);
+        self.prefixes = mobile_network_prefixes(router);
         self.networks_by_name = networks_of_router(router);
         let (networks, prefixes) = (&self.networks_by_name, &self.prefixes);
         self.ports.retain(|(interface, address), _| {
-            networks.contains_key(interface) && is_inside(prefixes, *address)
+            networks.contains_key(interface) && is_in_any_prefix(prefixes, *address)
         });
     }
 
@@ -124,7 +124,7 @@ impl DnsService {
         let ipv6 = interface.addresses.iter().filter(|own| !own.tentative && !own.duplicate);
         let all = ipv4.chain(ipv6.map(|own| IpAddr::V6(own.address)));
         let own: BTreeSet<IpAddr> =
-            all.filter(|address| interface.running && is_inside(&self.prefixes, *address)).collect();
+            all.filter(|address| interface.running && is_in_any_prefix(&self.prefixes, *address)).collect();
         self.ports.retain(|(name, address), _| *name != interface.name || own.contains(address));
         for address in own {
             self.ports.entry((interface.name.clone(), address)).or_default();
@@ -139,7 +139,7 @@ impl DnsService {
 
     /// Opens the sockets that are not open.
     fn open_missing_sockets(&mut self, now: Time) {
-        self.next_attempt_at = None;
+        self.next_open_attempt_at = None;
         for ((interface, address), port) in &mut self.ports {
             if port.open_port.is_some() {
                 continue;
@@ -161,7 +161,7 @@ impl DnsService {
                         );
                     }
                     port.open_failure = Some(reason);
-                    self.next_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
+                    self.next_open_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
                 }
             }
         }
@@ -178,7 +178,7 @@ impl DnsService {
 
     /// Returns when the caller must call [`Self::handle_timeout`] next; `None` if never.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.dns_forwarder.poll_timeout().into_iter().chain(self.next_attempt_at).min()
+        self.dns_forwarder.poll_timeout().into_iter().chain(self.next_open_attempt_at).min()
     }
 
     /// Handles a message of a host or a server. `link_address` is that of the host, if it is known.
@@ -204,22 +204,22 @@ impl DnsService {
                 self.dns_forwarder.handle_failure(now, QueryId(query), server);
             }
         }
-        self.carry_out_orders(now);
+        self.carry_out_forwarder_outputs(now);
     }
 
     /// Repeats queries that have no answer yet, and tries again to open sockets.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.next_attempt_at.is_some_and(|retry| retry <= now) {
+        if self.next_open_attempt_at.is_some_and(|retry| retry <= now) {
             self.open_missing_sockets(now);
         }
         self.dns_forwarder.handle_timeout(now);
-        self.carry_out_orders(now);
+        self.carry_out_forwarder_outputs(now);
     }
 
-    fn carry_out_orders(&mut self, now: Time) {
+    fn carry_out_forwarder_outputs(&mut self, now: Time) {
         while let Some(output) = self.dns_forwarder.poll_output() {
             match output {
-                Output::Ask { query, server, transport, octets } => match self.source(server) {
+                Output::Ask { query, server, transport, octets } => match self.source_address_for(server) {
                     Some(source) => {
                         let over_connection = transport == Transport::Tcp;
                         let answers = self.message_sender.clone();
@@ -244,7 +244,7 @@ impl DnsService {
 
     /// Returns the source address of a query to this server; `None` if there is no address of the server's
     /// address family.
-    fn source(&self, server: IpAddr) -> Option<IpAddr> {
+    fn source_address_for(&self, server: IpAddr) -> Option<IpAddr> {
         let on_board = self.ports.keys().map(|(_, address)| *address);
         let of_uplink = self.uplink_addresses.iter().copied();
         of_uplink.chain(on_board).find(|address| address.is_ipv4() == server.is_ipv4())
@@ -257,7 +257,7 @@ impl DnsService {
 }
 
 /// Returns the prefixes of the mobile network.
-fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
+fn mobile_network_prefixes(router: &MobileRouter) -> Vec<IpNet> {
     let ipv6 = router.prefixes.iter().copied().map(IpNet::V6);
     ipv6.chain(router.ipv4_prefixes.iter().copied().map(IpNet::V4)).collect()
 }
@@ -273,6 +273,6 @@ fn networks_of_router(router: &MobileRouter) -> BTreeMap<String, OnBoardNetwork>
     networks.collect()
 }
 
-fn is_inside(prefixes: &[IpNet], address: IpAddr) -> bool {
+fn is_in_any_prefix(prefixes: &[IpNet], address: IpAddr) -> bool {
     prefixes.iter().any(|prefix| prefix.contains(&address))
 }

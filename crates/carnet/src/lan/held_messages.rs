@@ -14,7 +14,7 @@ const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub struct HeldMessages<M> {
     waiting_messages: VecDeque<WaitingMessage<M>>,
-    limit: usize,
+    max_messages: usize,
 }
 
 #[derive(Debug)]
@@ -28,15 +28,15 @@ struct WaitingMessage<M> {
 
 impl<M> HeldMessages<M> {
     /// Creates a queue with at most `limit` messages.
-    pub fn new(limit: usize) -> HeldMessages<M> {
-        HeldMessages { waiting_messages: VecDeque::new(), limit }
+    pub fn new(max_messages: usize) -> HeldMessages<M> {
+        HeldMessages { waiting_messages: VecDeque::new(), max_messages }
     }
 
     /// Adds a message to an interface. If the queue is full, drops the oldest message. `commit` is the number
     /// of the commit with the message's records. It is `None` if the caller sets the number later
     /// ([`Self::set_commit`]).
     pub fn push(&mut self, now: Time, commit: Option<u64>, interface: String, message: M) {
-        if self.waiting_messages.len() >= self.limit {
+        if self.waiting_messages.len() >= self.max_messages {
             self.waiting_messages.pop_front();
         }
         self.waiting_messages.push_back(WaitingMessage {

@@ -17,12 +17,12 @@ impl StationRunner {
             .map(Some)
     }
 
-    pub(super) fn set_vehicle(&mut self, told: Vehicle) -> Answer<()> {
+    pub(super) fn set_vehicle(&mut self, vehicle: Vehicle) -> Answer<()> {
         let facilities = self.config.facilities.as_ref().ok_or(ERROR_NO_FACILITIES)?;
-        let octets = vehicle_data::cam_of_vehicle(&told, facilities.vehicle_role)?;
+        let octets = vehicle_data::cam_of_vehicle(&vehicle, facilities.vehicle_role)?;
         self.try_handle_input(Input::Vehicle(octets))?;
         if let Some(applications) = self.applications.get_mut() {
-            applications.vehicle_report = told;
+            applications.vehicle_report = vehicle;
         }
         Ok(())
     }

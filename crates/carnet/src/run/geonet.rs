@@ -24,7 +24,7 @@ impl StationRunner {
         }
     }
 
-    fn pass_position(&mut self, now: Time) {
+    fn pass_position_to_station(&mut self, now: Time) {
         if let Some(position) = self.geonet.get_mut().and_then(|geonet| geonet.report_position(now)) {
             self.move_station_to(position);
         }
@@ -51,10 +51,10 @@ impl StationRunner {
                 let changed = self.geonet.get_mut().and_then(|geonet| geonet.handle_link_change(now, state));
                 if let Some(address) = changed {
                     self.handle_input(Input::GeonetAddress(address.0));
-                    self.pass_position(now);
+                    self.pass_position_to_station(now);
                 }
-                self.pass_link_mtu();
-                self.place_fast_path();
+                self.pass_link_mtu_to_station();
+                self.update_fast_path();
             }
             GeonetEvent::Link(_) => {}
             GeonetEvent::Position(event) => {
@@ -68,7 +68,7 @@ impl StationRunner {
                 }
             }
             GeonetEvent::Update => {
-                self.pass_position(now);
+                self.pass_position_to_station(now);
             }
             GeonetEvent::Virtual(VirtualLinkEvent::Frames) => self.receive_host_frames(now, wall),
             GeonetEvent::Virtual(VirtualLinkEvent::Addresses { link, addresses }) => {
@@ -78,11 +78,11 @@ impl StationRunner {
                     geonet.update_addresses(&addresses);
                 }
                 self.handle_input(Input::VirtualAddresses { link, addresses });
-                self.place_fast_path();
+                self.update_fast_path();
             }
             GeonetEvent::Report => {
-                self.pass_position(now);
-                self.place_fast_path();
+                self.pass_position_to_station(now);
+                self.update_fast_path();
                 if let Some(report) = self.geonet.get_mut().and_then(|geonet| geonet.take_report(now)) {
                     self.handle_input(Input::GeonetReport(report));
                 }
@@ -92,11 +92,11 @@ impl StationRunner {
                 self.handle_input(Input::LanAddresses { interface, addresses });
             }
             GeonetEvent::FastPath(loaded) => {
-                self.geonet_path_refused = loaded.err();
+                self.geonet_path_refusal = loaded.err();
                 if let Some(geonet) = self.geonet.get_mut() {
                     geonet.update_listeners();
                 }
-                self.place_fast_path();
+                self.update_fast_path();
             }
             GeonetEvent::Ping => {
                 let Some(geonet) = self.geonet.get_mut() else { return Ok(()) };
@@ -201,7 +201,7 @@ impl StationRunner {
 
     /// Attaches the fast path of GeoNetworking to the interfaces, and tells the station whether the fast path
     /// exists.
-    pub(super) fn place_fast_path(&mut self) {
+    pub(super) fn update_fast_path(&mut self) {
         let is_router = self.station.geonet().is_some();
         let changed = self.geonet.get_mut().and_then(|geonet| geonet.attach_fast_path(is_router));
         if let Some(is) = changed {
@@ -214,7 +214,7 @@ impl StationRunner {
     }
 
     /// Passes the largest payload of a radio frame to the station.
-    pub(super) fn pass_link_mtu(&mut self) {
+    pub(super) fn pass_link_mtu_to_station(&mut self) {
         // A station without a GeoNetworking router does not need the link's MTU.
         if self.station.geonet().is_some()
             && let Some(mtu) = self.geonet.get_mut().and_then(Geonet::take_changed_mtu)

@@ -137,8 +137,8 @@ impl StationRunner {
         self.report_lan_event(is_warning, || delegation_text(event), || delegation_fields(event));
     }
 
-    fn report_dhcp_event(&mut self, place: LinkIndex, event: &DhcpEvent) {
-        let Some(interface) = self.lan_services.service_links().get(place).map(|link| link.name.clone())
+    fn report_dhcp_event(&mut self, link: LinkIndex, event: &DhcpEvent) {
+        let Some(interface) = self.lan_services.service_links().get(link).map(|link| link.name.clone())
         else {
             return;
         };

@@ -60,7 +60,7 @@ impl StationRunner {
     /// In this case the task yields the processor once before it stops reading. The sender of the packets (a
     /// host, or the other station) can then run on this core. Its next packets arrive together. If the sender
     /// has a core of its own, or sends only a single packet, yielding changes nothing.
-    pub(super) async fn packets(&mut self) {
+    pub(super) async fn read_tunnel_packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall_time());
         // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
@@ -90,7 +90,7 @@ impl StationRunner {
             }
             has_yielded = false;
             count += 1;
-            self.packet(now, wall);
+            self.handle_tunnel_packet(now, wall);
         }
         let is_over = count < MAX_PACKETS_PER_BATCH;
         if asked == 0 {
@@ -116,7 +116,7 @@ impl StationRunner {
                     break;
                 }
                 count += 1;
-                self.packet(now, wall);
+                self.handle_tunnel_packet(now, wall);
             }
             asked += count;
             is_all &= count < most;
@@ -127,14 +127,14 @@ impl StationRunner {
     }
 
     /// Handles the packet from the tunnel device that is in the buffer.
-    fn packet(&mut self, now: Time, wall: WallTime) {
+    fn handle_tunnel_packet(&mut self, now: Time, wall: WallTime) {
         if let Some(sessions) = self.encrypted_sessions.get_mut() {
             match sessions.receive_ipv6_packet(now, &mut self.packet_buffer) {
                 SessionArrival::Foreign => {}
                 SessionArrival::Packet(from) => return self.handle_session_packet(now, wall, from),
                 SessionArrival::Consumed => return,
             }
-            if self.is_too_big() {
+            if self.handle_packet_too_big() {
                 return;
             }
         }
@@ -197,7 +197,7 @@ impl StationRunner {
     }
 
     /// Reads Mobility Header messages that IPsec has verified.
-    pub(super) fn protected_messages(&mut self, protected: &IpsecSocket) {
+    pub(super) fn read_protected_messages(&mut self, protected: &IpsecSocket) {
         for _ in 0..MAX_PACKETS_PER_BATCH {
             let Some(IpsecMessage { source, destination, flow_label: label, mobility_message: message }) =
                 protected.receive()
@@ -212,7 +212,7 @@ impl StationRunner {
     pub(super) fn carry_out_verdict(&mut self, verdict: ForwardingVerdict) {
         match verdict {
             ForwardingVerdict::Forward | ForwardingVerdict::Encapsulate { .. }
-                if self.goes_into_session(verdict) => {}
+                if self.send_packet_in_session(verdict) => {}
             // If the packet had to wait for an output, the station would have queued it and returned another
             // verdict. So this packet may leave at once.
             ForwardingVerdict::Forward => {

@@ -103,7 +103,7 @@ impl StationRunner {
         self.recorder.end_recording("a reload of the config cannot be replayed");
         if let Some(platform) = &mut self.platform {
             platform.watch_interfaces(settings::platform_config(&config).watched_interfaces);
-            platform.set_interface_roles(settings::ports(&config));
+            platform.set_interface_roles(settings::interface_roles(&config));
             platform.make_room_for_bindings(&settings::fast_path_config(
                 &config,
                 self.station.nemo().flow_label_key(),
@@ -111,8 +111,8 @@ impl StationRunner {
         }
         // A new uplink must accept Router Advertisements before the platform checks its settings. A removed
         // uplink stops accepting them only after the check.
-        let uplinks = settings::ports(&config).uplinks;
-        let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
+        let uplinks = settings::interface_roles(&config).uplinks;
+        let both = [settings::interface_roles(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(both);
         }

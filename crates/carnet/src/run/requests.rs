@@ -43,7 +43,12 @@ impl StationRunner {
             }
             StationRequest::Uplinks(reply) => {
                 let traffic = self.counted_traffic();
-                let _ = reply.send(answers::uplinks(&self.station, &self.obstacle_messages(), &traffic, now));
+                let _ = reply.send(answers::uplink_status(
+                    &self.station,
+                    &self.obstacle_messages(),
+                    &traffic,
+                    now,
+                ));
             }
             StationRequest::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnel_status(self.platform.as_ref(), &self.station));

@@ -53,7 +53,7 @@ impl StationRunner {
 
     /// Passes the newest public key of the sessions to the station. The station names this key to other
     /// mobile routers.
-    pub(super) fn pass_own_key(&mut self) {
+    pub(super) fn pass_own_key_to_station(&mut self) {
         if let Some(key) = self.encrypted_sessions.get().and_then(Sessions::newest_key) {
             self.handle_input(Input::OwnKey { public_key: key.to_vec() });
         }
@@ -89,7 +89,7 @@ impl StationRunner {
         }
         sessions.set_private_keys(clock::now(), &key);
         key.wipe();
-        self.pass_own_key();
+        self.pass_own_key_to_station();
         self.handle_sessions();
         Ok(())
     }
@@ -106,7 +106,7 @@ impl StationRunner {
     }
 
     /// Returns whether a timer of the station is due.
-    pub(super) fn is_station_due(&self) -> bool {
+    pub(super) fn is_station_timer_due(&self) -> bool {
         self.station.poll_timeout().is_some_and(|due| due <= clock::now())
     }
 
@@ -206,8 +206,8 @@ impl StationRunner {
     }
 
     /// Passes the packet in the buffer, which came out of a session, to the station.
-    pub(super) fn handle_session_packet(&mut self, now: Time, wall: WallTime, from: SessionPacketOrigin) {
-        let SessionPacketOrigin { session_peer: session, tunnel_ends: ends, traffic_class } = from;
+    pub(super) fn handle_session_packet(&mut self, now: Time, wall: WallTime, origin: SessionPacketOrigin) {
+        let SessionPacketOrigin { session_peer: session, tunnel_ends: ends, traffic_class } = origin;
         if self.recorder.is_active() {
             let (local, remote) = ends;
             let packet = self.packet_buffer.as_slice().to_vec();
@@ -227,7 +227,7 @@ impl StationRunner {
 
     /// Sends the packet in the buffer through a session, if the packet belongs to one. Returns whether it
     /// does.
-    pub(super) fn goes_into_session(&mut self, verdict: ForwardingVerdict) -> bool {
+    pub(super) fn send_packet_in_session(&mut self, verdict: ForwardingVerdict) -> bool {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         let now = clock::now();
         match verdict {
@@ -253,7 +253,7 @@ impl StationRunner {
 
     /// Sends a packet for the tunnel device through a session, if the packet belongs to one. Returns whether
     /// it does.
-    pub(super) fn is_sent_in_session(&mut self, packet: &[u8]) -> bool {
+    pub(super) fn send_outer_packet_in_session(&mut self, packet: &[u8]) -> bool {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         if sessions.send_outer_packet(clock::now(), packet) == SessionDeparture::Clear {
             return false;
@@ -264,7 +264,7 @@ impl StationRunner {
 
     /// Sends a packet that the station has encapsulated through a session, if the packet belongs to one.
     /// Returns whether it does.
-    pub(super) fn is_encapsulated_in_session(
+    pub(super) fn send_encapsulated_packet_in_session(
         &mut self,
         ends: (Endpoint, Endpoint),
         may_fragment: bool,
@@ -291,7 +291,7 @@ impl StationRunner {
 
     /// Handles the packet in the buffer if it is a Packet Too Big about a datagram of a session. Returns
     /// whether it is one.
-    pub(super) fn is_too_big(&mut self) -> bool {
+    pub(super) fn handle_packet_too_big(&mut self) -> bool {
         let packet = self.packet_buffer.as_slice();
         if packet.get(6) != Some(&protocol::ICMPV6) {
             return false;

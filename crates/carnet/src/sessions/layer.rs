@@ -27,7 +27,7 @@ mod fleet;
 mod keys;
 
 use self::direct::DirectSessions;
-use self::fleet::{Held, StoredRoutes};
+use self::fleet::{HeldItems, StoredRoutes};
 use self::keys::{KEY_MESSAGE_FIRST_OCTET, KeyExchange};
 use super::state::StoredState;
 use super::{OutgoingDatagram, SessionArrival, SessionDeparture, SessionPacketOrigin};
@@ -172,7 +172,7 @@ pub struct Sessions {
     /// Paths of mobile routers that the home agent still has to open.
     stored_routes: StoredRoutes,
     /// Handshake responses and announced keys that wait until the store of a fleet has their records.
-    held: Held,
+    held_items: HeldItems,
     direct_sessions: DirectSessions,
     /// Number of packets that could not be sent, mostly for lack of a session. `refused_packets` counts
     /// received payloads that do not fit their session.
@@ -234,7 +234,7 @@ impl Sessions {
             state,
             key_exchange: KeyExchange::default(),
             stored_routes: StoredRoutes::default(),
-            held: Held::default(),
+            held_items: HeldItems::default(),
             direct_sessions: DirectSessions::default(),
             unsent_packets: 0,
             refused_packets: 0,
@@ -259,7 +259,7 @@ impl Sessions {
             let Some(keys) = node.node_auth.session_keys() else { continue };
             let name = format!("mobile router {}", node.home_address);
             for key in &keys.public_keys {
-                let id = self.id_of(*key, &mut kept);
+                let id = self.peer_id_of_key(*key, &mut kept);
                 self.peer_by_home_address.insert(node.home_address, id);
                 let (config_key, remote_peer) =
                     (PublicKey::from(key.0), self.session_peer_config(id, *key, keys));
@@ -277,7 +277,7 @@ impl Sessions {
         {
             for (index, address) in router.home_agents.addresses.iter().enumerate() {
                 let Some(key) = keys.public_keys.get(index).or(keys.public_keys.first()) else { continue };
-                let id = self.id_of(*key, &mut kept);
+                let id = self.peer_id_of_key(*key, &mut kept);
                 let ipv4 = router.home_agents.ipv4_addresses.get(index).copied();
                 let port = router.home_agent_port;
                 self.remote_home_agents.push(RemoteHomeAgent {
@@ -292,7 +292,7 @@ impl Sessions {
                 wanted.push(ConfiguredPeer {
                     config_key,
                     remote_peer,
-                    session_peer: carnet_settings::HOME_AGENT,
+                    session_peer: carnet_settings::HOME_AGENT_PEER,
                     name,
                 });
             }
@@ -334,7 +334,7 @@ impl Sessions {
         self.pending_packets.clear();
     }
 
-    fn id_of(&mut self, key: ConfigKey, kept: &mut HashMap<PublicKey, PeerId>) -> PeerId {
+    fn peer_id_of_key(&mut self, key: ConfigKey, kept: &mut HashMap<PublicKey, PeerId>) -> PeerId {
         let key = PublicKey::from(key.0);
         let next = &mut self.next_peer_id;
         let id = *self.id_by_key.entry(key).or_insert_with(|| {
@@ -393,7 +393,7 @@ impl Sessions {
         let Ok((header, payload)) = Header::parse_packet(packet) else { return SessionArrival::Foreign };
         let is_ours = self.local_home_agent.is_some_and(|agent| agent.address == header.destination)
             || self.remote_home_agents.iter().any(|agent| agent.address == header.source)
-            || self.direct_sessions.socket_of(header.destination).is_some();
+            || self.direct_sessions.socket_of_local_address(header.destination).is_some();
         if !is_ours {
             return SessionArrival::Foreign;
         }
@@ -448,7 +448,9 @@ impl Sessions {
             return SessionArrival::Foreign;
         }
         let is_home_agent = self.remote_home_agents.iter().any(|agent| agent.address == header.source);
-        if let Some(socket) = self.direct_sessions.socket_of(header.destination).filter(|_| !is_home_agent) {
+        if let Some(socket) =
+            self.direct_sessions.socket_of_local_address(header.destination).filter(|_| !is_home_agent)
+        {
             if from != UDP_PORT {
                 return SessionArrival::Consumed;
             }
@@ -625,7 +627,7 @@ impl Sessions {
         packet: &[u8],
     ) {
         let traffic_class = traffic_class_of(packet);
-        if session == carnet_settings::HOME_AGENT {
+        if session == carnet_settings::HOME_AGENT_PEER {
             self.send_to_home_agent(now, (local, remote), traffic_class, may_fragment, false, packet);
         } else if self.direct_sessions.has_session(session) {
             self.send_to_other_router(now, session, (local, remote), may_fragment, packet);
@@ -753,7 +755,7 @@ impl Sessions {
     /// Begins the session from an address of the mobile router, so that the handshake is complete before
     /// packets need the session.
     pub fn prepare_session(&mut self, now: Time, ends: (Endpoint, Endpoint)) {
-        if let Some(index) = self.slot_of(now, ends.0, ends.1)
+        if let Some(index) = self.slot_between(now, ends.0, ends.1)
             && let Some(slot) = self.session_slots.get_mut(index)
         {
             slot.last_packet_at = now;
@@ -769,7 +771,7 @@ impl Sessions {
         is_signalling: bool,
         packet: &[u8],
     ) {
-        let Some(index) = self.slot_of(now, local, remote) else {
+        let Some(index) = self.slot_between(now, local, remote) else {
             self.unsent_packets += 1;
             return;
         };
@@ -807,20 +809,20 @@ impl Sessions {
         }
     }
 
-    fn take_socket(&mut self) -> u32 {
+    fn new_socket_number(&mut self) -> u32 {
         let socket = self.next_socket_number;
         self.next_socket_number = socket.checked_add(1).unwrap_or(FIRST_ROUTER_SOCKET);
         socket
     }
 
-    fn take_peer_id(&mut self) -> PeerId {
+    fn new_peer_id(&mut self) -> PeerId {
         self.next_peer_id = self.next_peer_id.wrapping_add(1);
         PeerId(self.next_peer_id)
     }
 
     /// Returns the index of the slot of a local address and a home agent. Creates the slot and begins its
     /// session if it is new. Returns `None` if the config does not have this home agent.
-    fn slot_of(&mut self, now: Time, local: Endpoint, remote: Endpoint) -> Option<usize> {
+    fn slot_between(&mut self, now: Time, local: Endpoint, remote: Endpoint) -> Option<usize> {
         let is_remote = |agent: &&RemoteHomeAgent| match remote.address() {
             IpAddr::V6(address) => agent.address == address,
             IpAddr::V4(address) => agent.ipv4_address == Some(address),
@@ -844,7 +846,7 @@ impl Sessions {
         };
         let path = SessionPath { peer_id: home_agent.peer_id, path_number: PathNumber::new(number)? };
         self.end_session(path);
-        let socket = self.take_socket();
+        let socket = self.new_socket_number();
         self.session_slots.push(SessionSlot {
             path,
             local,
@@ -899,7 +901,7 @@ impl Sessions {
     pub fn poll_datagram(&mut self) -> Option<OutgoingDatagram> {
         while let Some(ready) = self.ready_datagrams.pop_front() {
             let ReadyDatagram { socket, remote, traffic_class, may_fragment, octets } = ready;
-            let Some((local, port)) = self.local(socket) else { continue };
+            let Some((local, port)) = self.local_end_of_socket(socket) else { continue };
             self.outgoing_packet.copy_from(&octets);
             match (local, remote) {
                 (Endpoint::Ipv6(local), SocketAddr::V6(remote)) => {
@@ -983,7 +985,7 @@ impl Sessions {
 
     /// Returns the local address and port of the engine's socket with this number; `None` if no address has
     /// the number.
-    fn local(&self, socket: u32) -> Option<(Endpoint, u16)> {
+    fn local_end_of_socket(&self, socket: u32) -> Option<(Endpoint, u16)> {
         match (socket, self.local_home_agent) {
             (HOME_AGENT_IPV6_SOCKET, Some(agent)) => Some((agent.address.into(), agent.port)),
             (HOME_AGENT_IPV4_SOCKET, Some(agent)) => {
@@ -992,7 +994,8 @@ impl Sessions {
             _ => {
                 let slot =
                     self.session_slots.iter().find(|slot| slot.socket == socket).map(|slot| slot.local);
-                let local = slot.or_else(|| self.direct_sessions.local_of(socket).map(Endpoint::Ipv6))?;
+                let local = slot
+                    .or_else(|| self.direct_sessions.local_address_of_socket(socket).map(Endpoint::Ipv6))?;
                 Some((local, UDP_PORT))
             }
         }
@@ -1064,8 +1067,8 @@ impl Sessions {
                 self.send_or_hold(ready);
             }
             Output::Established { path, pair, route } => {
-                self.note_keys_in_use(now, path, pair, route);
-                tracing::debug!("the encrypted session of {} is established", self.name(path));
+                self.record_keys_in_use(now, path, pair, route);
+                tracing::debug!("the encrypted session of {} is established", self.name_of_path(path));
                 if let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) {
                     (slot.unanswered_since, slot.is_unanswered) = (None, false);
                 }
@@ -1079,7 +1082,7 @@ impl Sessions {
                         SocketAddr::V4(remote) => Endpoint::Udp(remote),
                     };
                     self.learn_path_end(now, path, route, end);
-                    self.established_at_home_agent(now, path, pair, route);
+                    self.handle_established_at_home_agent(now, path, pair, route);
                 }
             }
             // The station chooses the address to which it sends (see `learn_path_end`), so only the stored
@@ -1087,13 +1090,13 @@ impl Sessions {
             Output::Moved { path, route } => self.store_route(now, path, Some(route)),
             Output::Elsewhere { .. } => {}
             Output::Accepted { path, remote, timestamp } => {
-                self.state.note_accepted(now, remote, path.path_number, timestamp);
+                self.state.record_accepted_timestamp(now, remote, path.path_number, timestamp);
             }
             Output::OldTimestamp { path } => {
                 let message = format!(
                     "old timestamp: a handshake of {} is not newer than the last one; its clock went back, \
                      or somebody repeats a recording",
-                    self.name(path)
+                    self.name_of_path(path)
                 );
                 self.log_messages.push_back(message);
             }
@@ -1127,7 +1130,7 @@ impl Sessions {
         }
     }
 
-    fn name(&self, path: SessionPath) -> String {
+    fn name_of_path(&self, path: SessionPath) -> String {
         self.remote_peers.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
     }
 
@@ -1146,7 +1149,7 @@ impl Sessions {
             self.log_messages.push_back(format!(
                 "no answer: key, clock or path: the {} does not answer the handshakes from {local} to UDP \
                  port {} of {}",
-                self.name(path),
+                self.name_of_path(path),
                 remote.port(),
                 remote.ip()
             ));

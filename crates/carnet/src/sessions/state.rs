@@ -100,7 +100,7 @@ enum StateMedium {
 
 /// When a change is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum StorageResult {
     /// The change is on the disk.
     Now,
     /// The store has the change when it has the next commit.
@@ -112,13 +112,13 @@ pub(super) enum Stored {
 /// The sessions' state in memory. It outlives a restart in a file or in the store of a fleet.
 #[derive(Debug)]
 pub(super) struct StoredState {
-    medium: StateMedium,
+    storage_medium: StateMedium,
     content: StateContent,
-    changed: Option<Time>,
+    changed_at: Option<Time>,
     has_failed: bool,
 }
 
-fn read<'r, R: Deserialize<'r>>(
+fn parse_record<'r, R: Deserialize<'r>>(
     key: &RecordKey,
     text: &'r str,
     version: impl Fn(&R) -> u8,
@@ -146,8 +146,13 @@ impl StoredState {
                 .map_err(|error| warn!("cannot use the stored sessions in {}: {error}", path.display()))
                 .ok()
         });
-        let medium = path.map_or(StateMedium::Nowhere, StateMedium::File);
-        StoredState { medium, content: content.unwrap_or_default(), changed: None, has_failed: false }
+        let storage_medium = path.map_or(StateMedium::Nowhere, StateMedium::File);
+        StoredState {
+            storage_medium,
+            content: content.unwrap_or_default(),
+            changed_at: None,
+            has_failed: false,
+        }
     }
 
     /// Creates the state from the records in a fleet's store.
@@ -159,12 +164,12 @@ impl StoredState {
         for (key, text) in records {
             match key {
                 RecordKey::Sessions => {
-                    let own: OwnRecord = read(key, text, |own: &OwnRecord| own.version)?;
+                    let own: OwnRecord = parse_record(key, text, |own: &OwnRecord| own.version)?;
                     (content.newest, content.public_keys) = (own.newest, own.public_keys);
                 }
                 RecordKey::Session(name) => {
                     let RemoteRecord { accepted, routes, keys, adopted, .. } =
-                        read(key, text, |remote: &RemoteRecord| remote.version)?;
+                        parse_record(key, text, |remote: &RemoteRecord| remote.version)?;
                     let name = PublicKey::from(name.0).to_string();
                     let valid = |number: &u8| PathNumber::new(*number).is_some();
                     content.accepted.insert(
@@ -185,13 +190,13 @@ impl StoredState {
                 RecordKey::Own | RecordKey::Node(_) | RecordKey::Lease(_) | RecordKey::Delegation(_) => {}
             }
         }
-        let medium = StateMedium::Store(BTreeSet::new());
-        Ok(StoredState { medium, content, changed: None, has_failed: false })
+        let storage_medium = StateMedium::Store(BTreeSet::new());
+        Ok(StoredState { storage_medium, content, changed_at: None, has_failed: false })
     }
 
     /// Returns whether the state is in the store of a fleet.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.medium, StateMedium::Store(_))
+        matches!(self.storage_medium, StateMedium::Store(_))
     }
 
     /// Returns the stored handshake timestamp of this station; `None` if no timestamp is stored.
@@ -224,21 +229,21 @@ impl StoredState {
     }
 
     /// Stores the valid keys of a remote end.
-    pub(super) fn store_valid_keys(&mut self, config_key: PublicKey, keys: &[PublicKey]) -> Stored {
+    pub(super) fn store_valid_keys(&mut self, config_key: PublicKey, keys: &[PublicKey]) -> StorageResult {
         let text = keys.iter().map(PublicKey::to_string).collect();
         let old = self.content.keys.insert(config_key.to_string(), text);
         if self.is_shared() {
-            self.mark(config_key);
-            return Stored::WithNextCommit;
+            self.mark_peer_record(config_key);
+            return StorageResult::WithNextCommit;
         }
         if self.write_file() {
-            return Stored::Now;
+            return StorageResult::Now;
         }
         match old {
             Some(old) => self.content.keys.insert(config_key.to_string(), old),
             None => self.content.keys.remove(&config_key.to_string()),
         };
-        Stored::Never
+        StorageResult::Never
     }
 
     /// Returns the keys in the config of the mobile routers that have used the next key of this station.
@@ -248,23 +253,23 @@ impl StoredState {
     }
 
     /// Notes that a mobile router has used the next key of this station. Earlier next keys no longer matter.
-    pub(super) fn note_adopter(&mut self, now: Time, next: PublicKey, config_key: PublicKey) {
+    pub(super) fn record_adopter(&mut self, now: Time, next: PublicKey, config_key: PublicKey) {
         self.content.adopted.retain(|key, _| *key == next.to_string());
         self.content.adopted.entry(next.to_string()).or_default().insert(config_key.to_string());
-        self.change(now, config_key);
+        self.mark_peer_changed(now, config_key);
     }
 
     /// Notes that a mobile router has a session with the key `key` of this station. Forgets proven keys that
     /// are not in `own_keys`, which begins with the newest key.
-    pub(super) fn prove_key(&mut self, now: Time, key: PublicKey, own_keys: &[PublicKey]) {
+    pub(super) fn record_used_own_key(&mut self, now: Time, key: PublicKey, own_keys: &[PublicKey]) {
         let is_proven = |own: &&PublicKey| {
             **own == key || self.content.public_keys.iter().any(|known| *known == own.to_string())
         };
         let proven: Vec<String> = own_keys.iter().filter(is_proven).map(PublicKey::to_string).collect();
         if proven != self.content.public_keys {
             self.content.public_keys = proven;
-            self.changed.get_or_insert(now);
-            self.mark_own();
+            self.changed_at.get_or_insert(now);
+            self.mark_own_record();
         }
     }
 
@@ -273,7 +278,7 @@ impl StoredState {
         if newest.saturating_sub(MAX_STORED_AGE).as_secs() > self.content.newest {
             // Round up to the next second, so that the stored value is never before the timestamp.
             self.content.newest = newest.as_secs() + 1;
-            self.mark_own();
+            self.mark_own_record();
             if !self.is_shared() {
                 self.write_file();
             }
@@ -281,7 +286,7 @@ impl StoredState {
     }
 
     /// Stores the timestamp of an accepted handshake, if it is newer than the stored one.
-    pub(super) fn note_accepted(
+    pub(super) fn record_accepted_timestamp(
         &mut self,
         now: Time,
         key: PublicKey,
@@ -295,7 +300,7 @@ impl StoredState {
             return;
         }
         *stored = format!("{:x}", timestamp.0);
-        self.change(now, key);
+        self.mark_peer_changed(now, key);
     }
 
     /// Stores the route of a path of a mobile router; `None` removes it. An address belongs to one path only,
@@ -312,37 +317,37 @@ impl StoredState {
         routes.retain(|known, route| *known != number.get() && Some(*route) != remote);
         routes.extend(remote.map(|remote| (number.get(), remote)));
         if *routes != before {
-            self.change(now, config_key);
+            self.mark_peer_changed(now, config_key);
         }
     }
 
     /// Removes the routes of a mobile router.
     pub(super) fn clear_routes(&mut self, now: Time, config_key: PublicKey) {
         if self.content.routes.remove(&config_key.to_string()).is_some_and(|routes| !routes.is_empty()) {
-            self.change(now, config_key);
+            self.mark_peer_changed(now, config_key);
         }
     }
 
-    fn change(&mut self, now: Time, key: PublicKey) {
-        self.changed.get_or_insert(now);
-        self.mark(key);
+    fn mark_peer_changed(&mut self, now: Time, key: PublicKey) {
+        self.changed_at.get_or_insert(now);
+        self.mark_peer_record(key);
     }
 
-    fn mark(&mut self, key: PublicKey) {
-        if let StateMedium::Store(changed) = &mut self.medium {
+    fn mark_peer_record(&mut self, key: PublicKey) {
+        if let StateMedium::Store(changed) = &mut self.storage_medium {
             changed.insert(RecordKey::Session(ConfigKey(*key.octets())));
         }
     }
 
-    fn mark_own(&mut self) {
-        if let StateMedium::Store(changed) = &mut self.medium {
+    fn mark_own_record(&mut self) {
+        if let StateMedium::Store(changed) = &mut self.storage_medium {
             changed.insert(RecordKey::Sessions);
         }
     }
 
     /// Returns the changed records for the store of a fleet.
     pub(super) fn take_changes(&mut self) -> Vec<RecordChange> {
-        let StateMedium::Store(changed) = &mut self.medium else { return Vec::new() };
+        let StateMedium::Store(changed) = &mut self.storage_medium else { return Vec::new() };
         let changed = std::mem::take(changed);
         changed.into_iter().filter_map(|key| Some((key, Some(self.record(&key)?)))).collect()
     }
@@ -374,7 +379,7 @@ impl StoredState {
     /// Writes the changes that have waited for long enough into the file.
     pub(super) fn store_changes(&mut self, now: Time) {
         if !self.is_shared()
-            && self.changed.is_some_and(|changed| now.saturating_since(changed) >= WRITE_INTERVAL)
+            && self.changed_at.is_some_and(|changed| now.saturating_since(changed) >= WRITE_INTERVAL)
         {
             self.write_file();
         }
@@ -382,8 +387,8 @@ impl StoredState {
 
     /// Writes the file. Returns whether the disk has it.
     pub(super) fn write_file(&mut self) -> bool {
-        self.changed = None;
-        let StateMedium::File(path) = &self.medium else { return false };
+        self.changed_at = None;
+        let StateMedium::File(path) = &self.storage_medium else { return false };
         let octets = serde_json::to_vec(&self.content).map_err(std::io::Error::from);
         let written = octets.and_then(|octets| disk::replace_file(&KernelDisk, path, &octets));
         if let Err(error) = &written
@@ -413,11 +418,11 @@ mod tests {
         PrivateKey::from_random([seed; 32]).public_key()
     }
 
-    fn number(number: u8) -> PathNumber {
+    fn path_number(number: u8) -> PathNumber {
         PathNumber::new(number).expect("in range")
     }
 
-    fn shared() -> StoredState {
+    fn empty_shared_state() -> StoredState {
         StoredState::of_records(&[]).expect("no records")
     }
 
@@ -425,7 +430,7 @@ mod tests {
         state.take_changes().into_iter().map(|(key, text)| (key, text.expect("a record"))).collect()
     }
 
-    fn error(record: &str) -> String {
+    fn refusal_of_record(record: &str) -> String {
         let records = [(RecordKey::Session(ConfigKey(*key(1).octets())), record.to_owned())];
         format!("{:#}", StoredState::of_records(&records).expect_err("refused"))
     }
@@ -449,10 +454,10 @@ mod tests {
         assert_eq!(state.newest_timestamp(), Some(Duration::from_secs(1_795_737_600)));
         assert_eq!(
             state.accepted_timestamps(key(1)),
-            [(number(1), HandshakeTimestamp(0x40_0000_0069_fb7b_4009_4341))]
+            [(path_number(1), HandshakeTimestamp(0x40_0000_0069_fb7b_4009_4341))]
         );
         let routes = ["[2001:db8::5]:4191", "192.0.2.1:4191"].map(|route| route.parse().expect("a route"));
-        assert_eq!(state.routes(key(1)), [(number(1), routes[0]), (number(2), routes[1])]);
+        assert_eq!(state.routes(key(1)), [(path_number(1), routes[0]), (path_number(2), routes[1])]);
         assert_eq!(state.valid_keys(key(1))[0].to_string(), NEXT_KEY);
         let next = AGENT_KEY.parse().expect("a key");
         assert_eq!(state.adopters_of(next), [key(1)]);
@@ -467,34 +472,34 @@ mod tests {
         let mut state = StoredState::read_state_file(Some(scratch.path()), "bus");
         assert_eq!(state.newest_timestamp(), Some(Duration::from_secs(7)));
         let route = "[2001:db8::5]:4191".parse().expect("a route");
-        state.set_route(NOW, key(1), number(3), Some(route));
+        state.set_route(NOW, key(1), path_number(3), Some(route));
         assert!(state.write_file());
         let state = StoredState::read_state_file(Some(scratch.path()), "bus");
-        assert_eq!(state.routes(key(1)), [(number(3), route)]);
+        assert_eq!(state.routes(key(1)), [(path_number(3), route)]);
     }
 
     #[test]
     fn record_of_another_version_is_refused() {
-        assert!(error(r#"{"version":2}"#).contains("found version 2, expected 1"));
+        assert!(refusal_of_record(r#"{"version":2}"#).contains("found version 2, expected 1"));
         for record in ["", "{}", r#"{"version":1,"routes":{"1":"here"}}"#, r#"{"version":256}"#] {
-            assert!(error(record).contains("cannot use the record session/"), "{record}");
+            assert!(refusal_of_record(record).contains("cannot use the record session/"), "{record}");
         }
     }
 
     /// A restarted router may give the same address another path number.
     #[test]
     fn address_of_a_router_belongs_to_one_path() {
-        let mut state = shared();
+        let mut state = empty_shared_state();
         let routes =
             ["[2001:db8::5]:4191", "[2001:db8::6]:4191"].map(|route| route.parse().expect("a route"));
-        state.set_route(NOW, key(1), number(1), Some(routes[0]));
-        state.set_route(NOW, key(1), number(2), Some(routes[1]));
-        state.set_route(NOW, key(1), number(3), Some(routes[0]));
-        state.set_route(NOW, key(2), number(1), Some(routes[0]));
-        assert_eq!(state.routes(key(1)), [(number(2), routes[1]), (number(3), routes[0])]);
-        state.set_route(NOW, key(1), number(2), None);
+        state.set_route(NOW, key(1), path_number(1), Some(routes[0]));
+        state.set_route(NOW, key(1), path_number(2), Some(routes[1]));
+        state.set_route(NOW, key(1), path_number(3), Some(routes[0]));
+        state.set_route(NOW, key(2), path_number(1), Some(routes[0]));
+        assert_eq!(state.routes(key(1)), [(path_number(2), routes[1]), (path_number(3), routes[0])]);
+        state.set_route(NOW, key(1), path_number(2), None);
         state.take_changes();
-        state.set_route(NOW, key(1), number(3), Some(routes[0]));
+        state.set_route(NOW, key(1), path_number(3), Some(routes[0]));
         assert_eq!(state.take_changes(), []);
         state.clear_routes(NOW, key(1));
         assert_eq!((state.routes(key(1)), state.routes(key(2)).len()), (Vec::new(), 1));
@@ -504,20 +509,20 @@ mod tests {
     /// The members compare their keys with those that mobile routers use.
     #[test]
     fn own_key_is_stored_when_a_router_has_used_it() {
-        let mut state = shared();
+        let mut state = empty_shared_state();
         let stored = |state: &mut StoredState| {
             let text = records(state).pop().map(|(_, text)| text)?;
             Some(serde_json::from_str::<OwnRecord>(&text).expect("a record").public_keys)
         };
         let texts = |keys: &[PublicKey]| Some(keys.iter().map(PublicKey::to_string).collect::<Vec<_>>());
         let (old, next) = (key(1), key(2));
-        state.prove_key(NOW, old, &[old]);
+        state.record_used_own_key(NOW, old, &[old]);
         assert_eq!(stored(&mut state), texts(&[old]));
-        state.prove_key(NOW, old, &[next, old]);
+        state.record_used_own_key(NOW, old, &[next, old]);
         assert_eq!(stored(&mut state), None);
-        state.prove_key(NOW, next, &[next, old]);
+        state.record_used_own_key(NOW, next, &[next, old]);
         assert_eq!(stored(&mut state), texts(&[next, old]));
-        state.prove_key(NOW, next, &[next]);
+        state.record_used_own_key(NOW, next, &[next]);
         assert_eq!(stored(&mut state), texts(&[next]));
     }
 
@@ -531,21 +536,22 @@ mod tests {
     next in btree_map(0..8u8, 10..20u8, 0..5),
     adopted in btree_map(0..8u8, Just(()), 0..8),
     ) {
-    let mut state = shared();
+            let mut state = empty_shared_state();
     state.store_newest(Duration::from_secs(newest.into()));
     for (seed, path, timestamp) in &timestamps {
-    state.note_accepted(NOW, key(*seed), number(*path), HandshakeTimestamp(*timestamp));
+                let timestamp = HandshakeTimestamp(*timestamp);
+                state.record_accepted_timestamp(NOW, key(*seed), path_number(*path), timestamp);
     }
     for (seed, path, route) in &routes {
-    state.set_route(NOW, key(*seed), number(*path), Some((*route).into()));
+                state.set_route(NOW, key(*seed), path_number(*path), Some((*route).into()));
     }
     for (seed, next) in &next {
     state.store_valid_keys(key(*seed), &[key(*next), key(*seed)]);
     }
     for seed in adopted.keys() {
-    state.note_adopter(NOW, key(99), key(*seed));
+                state.record_adopter(NOW, key(99), key(*seed));
     }
-    state.prove_key(NOW, key(99), &[key(99)]);
+            state.record_used_own_key(NOW, key(99), &[key(99)]);
     let first = records(&mut state);
     let again = StoredState::of_records(&first).expect("good records");
     prop_assert_eq!(again.newest_timestamp(), state.newest_timestamp());

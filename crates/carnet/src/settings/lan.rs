@@ -11,7 +11,7 @@ use ipnet::Ipv4Net;
 /// Returns the interfaces on which carnet gives hosts IPv4 addresses, with the config of their servers.
 pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
-    let servers = router.lan_with_ipv4_prefix().filter_map(|(lan, prefix)| {
+    let servers = router.lans_with_ipv4_prefix().filter_map(|(lan, prefix)| {
         let forwards = !router.dns_forward_servers.is_empty();
         Some((lan.interface.clone(), dhcp_server_config(lan, prefix?, forwards)?))
     });
@@ -49,7 +49,7 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
             name,
             prefix_length: length,
             delegation_lifetime: lifetime,
-            networks_of_other_interfaces: router.networks_of_others(lan),
+            networks_of_other_interfaces: router.networks_of_other_lans(lan),
         })
     });
     DelegatorConfig {

@@ -93,12 +93,12 @@ mod certificate_files {
             verifications_per_second: security.verifications_per_second,
             pseudonym_strategy: security.pseudonyms.map(|pseudonyms| PseudonymStrategy {
                 first_change_distance: (
-                    pseudonyms.first_distance_m.0.into(),
-                    pseudonyms.first_distance_m.1.into(),
+                    pseudonyms.first_change_distance_range_m.0.into(),
+                    pseudonyms.first_change_distance_range_m.1.into(),
                 ),
-                later_change_distance: pseudonyms.distance_m.into(),
+                later_change_distance: pseudonyms.min_change_distance_m.into(),
                 random_time_after_distance: pseudonyms.time,
-                max_lock_time: pseudonyms.longest_lock,
+                max_lock_time: pseudonyms.max_change_delay,
             }),
             ..SecurityConfig::default()
         };

@@ -40,7 +40,7 @@ pub(super) fn format_ldm(ldm: &Ldm, width: Option<usize>) -> String {
         let id = event.action_id;
         vec![
             format!("{}:{}", id.originating_station_id, id.sequence_number),
-            value_or_absent(event.cause.map(|cause| named_numbers::name(&CAUSE_NAMES, cause))),
+            value_or_absent(event.cause.map(|cause| named_numbers::name_of_number(&CAUSE_NAMES, cause))),
             value_or_absent(event.sub_cause.filter(|sub_cause| *sub_cause > 0)),
             format_position(event.latitude, event.longitude),
             value_or_absent(event.relevance_distance_m.map(|metres| format!("{metres} m"))),

@@ -11,10 +11,10 @@ pub fn format_lans(lans: &[Lan], width: Option<usize>) -> String {
     if lans.is_empty() {
         return "no mobile network\n".to_owned();
     }
-    lans.iter().map(|lan| interface(lan, width)).collect::<Vec<_>>().join("\n")
+    lans.iter().map(|lan| format_interface(lan, width)).collect::<Vec<_>>().join("\n")
 }
 
-fn interface(lan: &Lan, width: Option<usize>) -> String {
+fn format_interface(lan: &Lan, width: Option<usize>) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         if value != ABSENT_VALUE {

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 
-fn show_table(what: Table, answer: Value, width: Option<usize>) -> String {
-    table(what, answer, width).expect("a table")
+fn show_table(table: Table, answer: Value, width: Option<usize>) -> String {
+    format_answer(table, answer, width).expect("a table")
 }
 
 fn two_bindings() -> Value {
@@ -287,7 +287,7 @@ fn empty_tables_print_a_sentence() {
         ),
         "key      B=\nold key  A=\nmissing  mobile router 2001:db8::5\n"
     );
-    assert!(table(Table::Bindings, json!([{"state": "x"}]), None).is_err());
+    assert!(format_answer(Table::Bindings, json!([{"state": "x"}]), None).is_err());
 }
 
 #[test]
@@ -418,18 +418,18 @@ fn status_reports_a_router_without_path() {
 #[test]
 fn watch_prints_one_line_for_each_event() {
     assert_eq!(
-        event(&json!({"time": 1_709_210_096.789, "event": "handover", "from": null, "to": "wlan0",
+        format_event(&json!({"time": 1_709_210_096.789, "event": "handover", "from": null, "to": "wlan0",
                       "reason": "signal is good", "prefixes": ["2001:db8:a::/64"]})),
         "2024-02-29T12:34:56.789Z handover from=- prefixes=[\"2001:db8:a::/64\"] reason=\"signal is good\" \
          to=wlan0"
     );
     assert_eq!(
-        event(&json!({"time": 0, "event": "missed", "count": 3})),
+        format_event(&json!({"time": 0, "event": "missed", "count": 3})),
         "1970-01-01T00:00:00.000Z missed count=3"
     );
-    assert_eq!(event(&json!(5)), "5");
+    assert_eq!(format_event(&json!(5)), "5");
     // The terminal must not receive a control character of a name.
-    assert_eq!(event(&json!({"event": "x", "to": "a\u{1b}[2J"})), "- x to=\"a\\u001b[2J\"");
+    assert_eq!(format_event(&json!({"event": "x", "to": "a\u{1b}[2J"})), "- x to=\"a\\u001b[2J\"");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub enum RecordKey {
 /// Name of [`RecordKey::Sessions`].
 const SESSIONS_NAME: &str = "sessions";
 /// Beginning of the name of each [`RecordKey::Session`].
-const SESSION_NAME: &str = "session/";
+const SESSION_NAME_PREFIX: &str = "session/";
 
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +76,7 @@ impl fmt::Display for RecordKey {
             RecordKey::Lease(address) => address.fmt(f),
             RecordKey::Delegation(prefix) => prefix.fmt(f),
             RecordKey::Sessions => f.write_str(SESSIONS_NAME),
-            RecordKey::Session(key) => write!(f, "{SESSION_NAME}{}", STANDARD.encode(key.0)),
+            RecordKey::Session(key) => write!(f, "{SESSION_NAME_PREFIX}{}", STANDARD.encode(key.0)),
         }
     }
 }
@@ -88,8 +88,8 @@ impl FromStr for RecordKey {
         match text {
             "own" => Ok(RecordKey::Own),
             SESSIONS_NAME => Ok(RecordKey::Sessions),
-            text if text.starts_with(SESSION_NAME) => {
-                let octets = STANDARD.decode(text.trim_start_matches(SESSION_NAME)).ok();
+            text if text.starts_with(SESSION_NAME_PREFIX) => {
+                let octets = STANDARD.decode(text.trim_start_matches(SESSION_NAME_PREFIX)).ok();
                 let octets = octets.and_then(|octets| octets.try_into().ok());
                 let octets = octets.with_context(|| format!("{text:?} has no public key"))?;
                 Ok(RecordKey::Session(PublicKey(octets)))
@@ -114,7 +114,7 @@ pub struct JournalContent {
     /// The record of each key.
     pub current_records: Vec<(RecordKey, String)>,
     /// Number of octets of an interrupted commit, which the reader has truncated.
-    pub cut_octets: u64,
+    pub discarded_octets: u64,
 }
 
 /// An open journal file.
@@ -224,7 +224,7 @@ impl Journal {
             let text = octets.get(*at as usize..*at as usize + *length as usize).unwrap_or_default();
             records.push((*key, std::str::from_utf8(text)?.to_owned()));
         }
-        Ok((journal, JournalContent { current_records: records, cut_octets: torn }))
+        Ok((journal, JournalContent { current_records: records, discarded_octets: torn }))
     }
 
     /// Reads the records in the octets of the file.
@@ -292,7 +292,7 @@ impl Journal {
     }
 
     /// Returns whether most records in the file are outdated.
-    pub fn is_wasteful(&self) -> bool {
+    pub fn needs_compaction(&self) -> bool {
         self.valid_length > 2 * self.record_positions.live_octets + COMPACTION_SLACK
     }
 
@@ -399,7 +399,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let Some(file) = opened else { return Ok(None) };
         lock_file(&*file, path)?;
-        if has_name(disk, &*file, path)? {
+        if is_file_at_path(disk, &*file, path)? {
             return Ok(Some(file));
         }
     }
@@ -407,7 +407,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
 }
 
 /// Returns whether the path still names this open file.
-fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
+fn is_file_at_path(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
     disk.is_file_at_path(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -426,7 +426,7 @@ fn replace_file(
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock_file(&*file, &new)?;
     ensure!(
-        has_name(disk, &*file, &new)?,
+        is_file_at_path(disk, &*file, &new)?,
         "another running station has locked the state file {}",
         path.display()
     );

@@ -50,7 +50,7 @@ pub struct InputOutputs {
 
 impl InputOutputs {
     /// Returns the treatment of the next output of this input.
-    pub fn next(&mut self, output: Output) -> OutputTreatment {
+    pub fn treatment_of_next(&mut self, output: Output) -> OutputTreatment {
         let is_change = matches!(output, Output::Nemo(NemoOutput::Forwarding(_)));
         let is_packet = matches!(
             output,
@@ -79,9 +79,9 @@ impl InputOutputs {
 pub fn record_of_state_part(
     station: &Station,
     (now, wall): (Time, WallTime),
-    kept: StoredStatePart,
+    state_part: StoredStatePart,
 ) -> serde_json::Result<(RecordChange, bool)> {
-    Ok(match kept {
+    Ok(match state_part {
         StoredStatePart::Own => (
             (RecordKey::Own, Some(serde_json::to_string(&station.nemo().current_persistent_state())?)),
             false,
@@ -137,10 +137,10 @@ impl CommitQueue {
     }
 
     /// Returns the changes to write now, with the number of their commit. If an earlier commit is still being
-    /// written, returns `None`, and the changes wait for the next commit. Without `presses`, changes may wait
-    /// for further changes.
-    pub fn take_commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<RecordChange>)> {
-        self.has_urgent_change |= presses && !self.waiting_changes.is_empty();
+    /// written, returns `None`, and the changes wait for the next commit. Without `is_urgent`, changes may
+    /// wait for further changes.
+    pub fn take_commit(&mut self, now: Time, is_urgent: bool) -> Option<(u64, Vec<RecordChange>)> {
+        self.has_urgent_change |= is_urgent && !self.waiting_changes.is_empty();
         if !self.may_commit() || (!self.has_urgent_change && now < self.earliest_commit_at) {
             return None;
         }
@@ -213,7 +213,7 @@ impl JournalWriter {
     pub fn write_commit(&mut self, changes: &[RecordChange]) -> std::io::Result<()> {
         self.journal.append_commit(changes).or_else(|error| {
             // If the disk is full, outdated records may use the space, so the writer compacts the file.
-            if self.journal.is_wasteful() && self.journal.compact_file().is_ok() {
+            if self.journal.needs_compaction() && self.journal.compact_file().is_ok() {
                 self.journal.append_commit(changes)
             } else {
                 Err(error)
@@ -227,7 +227,7 @@ impl JournalWriter {
     /// Returns a message if the attempt failed; the file is still valid then.
     pub fn compact_if_needed(&mut self) -> Result<(), String> {
         self.commits_until_compaction = self.commits_until_compaction.saturating_sub(1);
-        if self.commits_until_compaction == 0 && self.journal.is_wasteful() {
+        if self.commits_until_compaction == 0 && self.journal.needs_compaction() {
             self.journal.compact_file().map_err(|error| {
                 self.commits_until_compaction = COMMITS_UNTIL_COMPACTION_RETRY;
                 format!("the state cannot be compacted: {error:#}")

@@ -174,7 +174,7 @@ fn packet_is_sent_only_after_the_fast_path_has_earlier_changes() {
         [packet(1), change(), change(), packet(2), packet(3), change(), packet(4), packet(5), change()];
     let order: String = outputs
         .into_iter()
-        .map(|output| match burst.next(output) {
+        .map(|output| match burst.treatment_of_next(output) {
             OutputTreatment::Execute(Output::Nemo(NemoOutput::Forwarding(_))) => "change ",
             OutputTreatment::Execute(_) => "packet ",
             OutputTreatment::SendWhenInForce(_) => "commit packet ",
@@ -185,8 +185,8 @@ fn packet_is_sent_only_after_the_fast_path_has_earlier_changes() {
     assert!(burst.fast_path_outdated, "the last change is committed at the end of the burst");
     // A packet that has to wait for the disk waits longer than for the fast path, so the caller holds it.
     let mut burst = InputOutputs { holds_packets: true, ..InputOutputs::default() };
-    assert!(matches!(burst.next(change()), OutputTreatment::Execute(_)));
-    assert!(matches!(burst.next(packet(1)), OutputTreatment::Hold(_)));
+    assert!(matches!(burst.treatment_of_next(change()), OutputTreatment::Execute(_)));
+    assert!(matches!(burst.treatment_of_next(packet(1)), OutputTreatment::Hold(_)));
     assert!(burst.fast_path_outdated);
 }
 

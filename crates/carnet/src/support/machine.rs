@@ -84,7 +84,7 @@ pub(super) fn program_facts() -> Value {
 /// Adds all facts about the machine to the bundle. `process` is that of the station, which may have its own
 /// network namespace.
 pub(super) fn add_machine_facts(bundle: &mut SupportArchive, process: Option<i32>, station: Option<&str>) {
-    bundle.add("machine/program.json", "this program", format!("{:#}\n", program_facts()));
+    bundle.add_file("machine/program.json", "this program", format!("{:#}\n", program_facts()));
     for (name, path) in MACHINE_FILES {
         bundle.copy_file(name, path, Path::new(path));
     }
@@ -94,7 +94,7 @@ pub(super) fn add_machine_facts(bundle: &mut SupportArchive, process: Option<i32
         "capabilities_missing_here": carnet_linux::missing_for_bpf(),
         "pinned": file_names_in("/sys/fs/bpf"),
     });
-    bundle.add("bpf/facts.json", "what BPF programs need", format!("{facts:#}\n"));
+    bundle.add_file("bpf/facts.json", "what BPF programs need", format!("{facts:#}\n"));
     if let Some(process) = process {
         for name in PROCESS_FILES {
             let path = format!("/proc/{process}/{name}");
@@ -106,7 +106,8 @@ pub(super) fn add_machine_facts(bundle: &mut SupportArchive, process: Option<i32
         let path = format!("/proc/{home}/net/{name}");
         bundle.copy_file(&format!("network/proc/{name}.txt"), &path, Path::new(&path));
     }
-    let within = process.filter(|_| is_elsewhere(&home)).map(|_| format!("--net=/proc/{home}/ns/net"));
+    let within =
+        process.filter(|_| is_in_other_namespace(&home)).map(|_| format!("--net=/proc/{home}/ns/net"));
     for (name, words) in NAMESPACE_COMMANDS {
         match &within {
             Some(namespace) => {
@@ -124,7 +125,7 @@ pub(super) fn add_machine_facts(bundle: &mut SupportArchive, process: Option<i32
 }
 
 /// Returns whether a process has a network namespace other than that of this program.
-fn is_elsewhere(process: &str) -> bool {
+fn is_in_other_namespace(process: &str) -> bool {
     let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (theirs, ours) = (space(process), space("self"));
     theirs.is_some() && theirs != ours
@@ -140,7 +141,7 @@ fn file_names_in(folder: &str) -> Vec<String> {
 fn add_command_output(bundle: &mut SupportArchive, name: &str, words: &[&str]) {
     let line = words.join(" ");
     match command_output(words) {
-        Ok(octets) => bundle.add(name, &line, octets),
+        Ok(octets) => bundle.add_file(name, &line, octets),
         Err(why) => bundle.note_left_out(name, &format!("`{line}`: {why}")),
     }
 }

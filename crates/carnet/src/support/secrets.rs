@@ -26,7 +26,7 @@ impl KnownSecrets {
     /// Adds the secrets of a config, and of the files that it names.
     pub(super) fn add_from_config(&mut self, disclosed: &DisclosedConfig, config: &Path) {
         for secret in &disclosed.removed_secrets {
-            self.add(secret.as_bytes());
+            self.add_secret(secret.as_bytes());
         }
         let folder = config.parent().unwrap_or(Path::new(""));
         for path in &disclosed.secret_files {
@@ -44,15 +44,15 @@ impl KnownSecrets {
                 fs::metadata(&file).is_ok_and(|file| file.is_file() && file.len() <= MAX_SECRET_FILE_LENGTH);
             match fs::read(&file) {
                 Ok(octets) if small => {
-                    octets.split(u8::is_ascii_whitespace).for_each(|word| self.add(word));
-                    self.add(&octets);
+                    octets.split(u8::is_ascii_whitespace).for_each(|word| self.add_secret(word));
+                    self.add_secret(&octets);
                 }
                 _ => self.unreadable_files.push(file),
             }
         }
     }
 
-    fn add(&mut self, word: &[u8]) {
+    fn add_secret(&mut self, word: &[u8]) {
         if word.len() < MIN_SECRET_LENGTH {
             return;
         }

@@ -243,8 +243,8 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
 }
 
 /// Checks that no packet is lost, in either direction, while a router moves from one uplink to the other.
-fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usize) {
-    let uplink = Some(UPLINKS[to].to_owned());
+fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, new_uplink: usize) {
+    let uplink = Some(UPLINKS[new_uplink].to_owned());
     let mut numbers = Vec::new();
     numbers.extend(world.exchange_data_packets(router));
     world.handle_input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
@@ -268,7 +268,7 @@ fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usiz
     let care_of = known.station.nemo().binding_status(world.now)[0].care_of_address;
     assert_eq!(
         care_of.map(|it| it.to_string()),
-        Some(self::care_of_address(router, to, 0).to_string()),
+        Some(self::care_of_address(router, new_uplink, 0).to_string()),
         "it did not go"
     );
 }

@@ -234,11 +234,11 @@ impl Node {
         }
     }
 
-    fn store_record(&mut self, now: Time, kept: StoredStatePart) -> bool {
+    fn store_record(&mut self, now: Time, state_part: StoredStatePart) -> bool {
         let wall = self.wall_time(now);
         let process = self.process.as_mut().expect("runs");
         let (change, holds) =
-            record_of_state_part(&process.station, (now, wall), kept).expect("can be written");
+            record_of_state_part(&process.station, (now, wall), state_part).expect("can be written");
         process.state_queue.set_record(change);
         holds
     }
@@ -247,7 +247,7 @@ impl Node {
     fn execute_outputs(&mut self, now: Time) {
         let mut burst = InputOutputs::default();
         while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
-            match burst.next(output) {
+            match burst.treatment_of_next(output) {
                 OutputTreatment::Store(kept) => burst.holds_packets |= self.store_record(now, kept),
                 OutputTreatment::Hold(packet) => {
                     self.process.as_mut().expect("runs").state_queue.hold_packet(now, packet)
@@ -282,9 +282,9 @@ impl Node {
         }
     }
 
-    fn begin_commit(&mut self, now: Time, presses: bool) {
+    fn begin_commit(&mut self, now: Time, is_urgent: bool) {
         let Some(process) = &mut self.process else { return };
-        if let Some((number, changes)) = process.state_queue.take_commit(now, presses) {
+        if let Some((number, changes)) = process.state_queue.take_commit(now, is_urgent) {
             let span = self.rng.duration_between(Duration::ZERO, Duration::from_millis(20));
             process.commit_in_progress = Some((now + span, number, changes));
         }

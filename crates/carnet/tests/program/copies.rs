@@ -72,7 +72,7 @@ fn data_packet(destination: &str) -> Vec<u8> {
 }
 
 /// Returns number and octets of the tunnelled packets that the home agent has sent, among the captured ones.
-fn count_tunnelled_copies(heard: &[Vec<u8>]) -> (usize, usize) {
+fn count_tunnelled_copies(packets: &[Vec<u8>]) -> (usize, usize) {
     let from_agent =
         |packet: &&Vec<u8>| packet.get(8..24) == Some(&parse_address(HOME_AGENT_ADDRESS).octets()[..]);
     let is_tunnelled = |packet: &&Vec<u8>| {
@@ -80,7 +80,7 @@ fn count_tunnelled_copies(heard: &[Vec<u8>]) -> (usize, usize) {
             matches!(*kind, protocol::IPV6 | protocol::DESTINATION_OPTIONS | protocol::FRAGMENT)
         })
     };
-    let packets = heard.iter().filter(from_agent).filter(is_tunnelled);
+    let packets = packets.iter().filter(from_agent).filter(is_tunnelled);
     packets.fold((0, 0), |(packets, octets), packet| (packets + 1, octets + packet.len()))
 }
 

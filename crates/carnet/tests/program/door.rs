@@ -273,7 +273,7 @@ fn interface_open_to_inbound_packets_has_no_rules_and_a_warning() {
 /// for UDP, and 5 days for TCP.
 const SECONDS_UNTIL_FORGOTTEN: u64 = 4;
 /// Number of pauses in a flow. All pauses together are twice as long as the timeout.
-const REST_COUNT: usize = 4;
+const PAUSE_COUNT: usize = 4;
 
 /// A UDP flow and a TCP connection that a host on board has begun to the correspondent.
 struct HostFlows {
@@ -371,7 +371,7 @@ fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let flows = HostFlows::begin_flows(&bed);
     let (mut rests, began) = (0, Instant::now());
-    while rests < REST_COUNT {
+    while rests < PAUSE_COUNT {
         assert!(began.elapsed() < seconds(300), "the machine is too busy for this test");
         flows.send_from_host();
         let resting = Instant::now();

@@ -57,14 +57,14 @@ impl Drop for RunningProgram {
 /// Maximum time that one check of [`wait_for`], with the pause after it, takes on an idle machine.
 const LONGEST_TURN: Duration = Duration::from_millis(150);
 
-/// Waits until `look` returns a value; fails with `what` after `limit`. The limit is longer on a slow
+/// Waits until `check` returns a value; fails with `what` after `limit`. The limit is longer on a slow
 /// machine. On a busy machine only a quarter of each long check counts, because the stations wait as well.
-pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> T {
     let limit = limit * time_factor();
     let (start, mut counted) = (Instant::now(), Duration::ZERO);
     loop {
         let turn = Instant::now();
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(counted < limit, "not within {limit:?}, {:?} by the clock: {what}", start.elapsed());
@@ -75,8 +75,8 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
 }
 
 /// Waits until a condition holds, like [`wait_for`].
-pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
-    wait_for(what, limit, || holds().then_some(()));
+pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    wait_for(what, limit, || condition().then_some(()));
 }
 
 /// Repeats `call` if a signal interrupts it: the kernel does not restart a call on a socket with a timeout
@@ -216,20 +216,20 @@ impl Host {
     }
 
     /// Creates a pair of interfaces between this host and another host, and sets both up.
-    pub fn create_link(&self, here: &str, other: &Host, there: &str) {
+    pub fn create_link(&self, own_interface: &str, other: &Host, other_interface: &str) {
         static NEXT_INDEX: AtomicU32 = AtomicU32::new(1000);
         // The two ends need different indexes. With equal indexes, the kernel may delay a change of their
         // carrier by a second (`linkwatch_urgent_event`), if other interfaces of the machine have just
         // changed.
         let index = NEXT_INDEX.fetch_add(2, Ordering::Relaxed);
-        let peer = format!("peer name {there} index {} netns {}", index + 1, other.thread_id);
-        self.run_ip(&format!("link add {here} index {index} type veth {peer}"));
-        self.run_ip(&format!("link set {here} up"));
-        other.run_ip(&format!("link set {there} up"));
+        let peer = format!("peer name {other_interface} index {} netns {}", index + 1, other.thread_id);
+        self.run_ip(&format!("link add {own_interface} index {index} type veth {peer}"));
+        self.run_ip(&format!("link set {own_interface} up"));
+        other.run_ip(&format!("link set {other_interface} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
             // A veth accepts frames that an XDP program redirects only with GRO. Its own frames must have
             // complete checksums, because a redirected frame cannot carry the mark of a partial checksum.
-            for (host, interface) in [(self, here), (other, there)] {
+            for (host, interface) in [(self, own_interface), (other, other_interface)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn_program(&words, |_| {}).wait().expect("ethtool");
                 assert!(status.success(), "ethtool: {status}");

@@ -85,12 +85,12 @@ pub fn put_uplink_behind_nat(bed: &Testbed, number: usize) -> Host {
     nat
 }
 
-fn start_adapted(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) {
-    start_both_adapted(bed, |config| config, adapt)
+fn start_with_changed_router_config(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) {
+    start_with_changed_configs(bed, |config| config, adapt)
 }
 
 /// Starts the home agent and the mobile router. `of_agent` and `of_router` change their configs first.
-pub fn start_both_adapted(
+pub fn start_with_changed_configs(
     bed: &Testbed,
     of_agent: impl Fn(String) -> String,
     of_router: impl Fn(String) -> String,
@@ -163,7 +163,7 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
     let recording = bed.scratch.path_of("router.jsonl");
     let record = format!("record = '{}'", recording.display());
     // A recording does not contain packets of a fast path, so the recorded station uses the slow path.
-    let (mut agent, mut router) = start_adapted(&bed, |config| {
+    let (mut agent, mut router) = start_with_changed_router_config(&bed, |config| {
         config_with_station_line(&config, &record) + "\n[dataplane]\npath = 'tun'\n"
     });
     let echo = bed.start_echo(100);
@@ -213,7 +213,7 @@ fn tunnel_behind_nat_uses_udp() {
     remove_ipv6(&bed, &[0, 1]);
     let nat = put_uplink_behind_nat(&bed, 0);
     bed.router.run_ip("link set wwan0 down");
-    let (agent, router) = start_adapted(&bed, |config| config);
+    let (agent, router) = start_with_changed_router_config(&bed, |config| config);
     let echo = bed.start_echo(100);
     echo.wait_until_flowing();
     assert_eq!(first_tunnel(&router), ("udp".into(), "198.51.100.2".into(), Some(4191)));
@@ -263,7 +263,7 @@ fn check_narrow_udp_tunnel(limit: u64) {
     for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
         host.run_ip(&format!("link set {interface} mtu {limit}"));
     }
-    let (agent, router) = start_adapted(&bed, |config| config);
+    let (agent, router) = start_with_changed_router_config(&bed, |config| config);
     let echo = bed.start_echo(50);
     echo.wait_until_flowing();
     let mtu = |station: &Station| station.show_json("tunnels")[0]["mtu"].as_u64();
@@ -281,7 +281,7 @@ fn router_registers_two_ipv4_uplinks_together() {
     }
     let bed = dual_stack_testbed();
     remove_ipv6(&bed, &[1]);
-    let (agent, router) = start_adapted(&bed, config_with_identifiers);
+    let (agent, router) = start_with_changed_router_config(&bed, config_with_identifiers);
     wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
     let echo = bed.start_echo(200);
     echo.wait_until_flowing();
@@ -308,7 +308,7 @@ fn two_uplinks_with_equal_private_address_both_work() {
         remove_ipv6(&bed, &[0, 1]);
         let _nats = [put_uplink_behind_nat(&bed, 0), put_uplink_behind_nat(&bed, 1)];
         let section = format!("\n[dataplane]\npath = '{path}'\n");
-        let (agent, router) = start_both_adapted(
+        let (agent, router) = start_with_changed_configs(
             &bed,
             |config| config + &section,
             |config| config_with_identifiers(config) + &section,
@@ -365,7 +365,7 @@ fn returning_preferred_uplink_without_default_route_is_used_again() {
     give_default(0);
     let before = bed.router.kernel_state();
     let (_agent, mut router) = {
-        let (agent, router) = start_adapted(&bed, config_with_identifiers);
+        let (agent, router) = start_with_changed_router_config(&bed, config_with_identifiers);
         wait_until("both are registered", seconds(20), || agent.bindings().len() == 2);
         let echo = bed.start_echo(100);
         echo.wait_until_flowing();
@@ -420,7 +420,7 @@ fn duplicated_traffic_loses_no_packet_when_uplink_fails() {
     // One uplink has IPv6; the other has only IPv4, behind a NAT.
     remove_ipv6(&bed, &[1]);
     let _nat = put_uplink_behind_nat(&bed, 1);
-    let (mut agent, mut router) = start_adapted(&bed, |config| {
+    let (mut agent, mut router) = start_with_changed_router_config(&bed, |config| {
         config_with_identifiers(config) + &policy_config("duplicate", "'wlan0', 'wwan0'")
     });
     let ready = |count: u64| {
@@ -469,7 +469,7 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
         return;
     }
     let bed = dual_stack_testbed();
-    let (agent, router) = start_adapted(&bed, |config| {
+    let (agent, router) = start_with_changed_router_config(&bed, |config| {
         config_with_identifiers(config) + &policy_config("failover", "'wwan0', 'wlan0'")
     });
     wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
@@ -527,8 +527,11 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     remove_ipv6(&bed, &[0, 1]);
     let directory = format!("state_dir = '{}'", bed.scratch.path_of("state").display());
     let sniffer = PacketSniffer::start_for(&bed.core, &["wlan"], 4);
-    let (agent, mut router) =
-        start_both_adapted(&bed, |config| config_with_station_line(&config, &directory), |config| config);
+    let (agent, mut router) = start_with_changed_configs(
+        &bed,
+        |config| config_with_station_line(&config, &directory),
+        |config| config,
+    );
     // Returns the payload of the first captured UDP datagram to the home agent with a Binding Update
     // (Mobility Header type 5) inside IPv6; `None` for other packets.
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {

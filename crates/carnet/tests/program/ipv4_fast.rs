@@ -9,13 +9,13 @@ use crate::bursts::{STREAM_LENGTH, exchange_tcp_streams, segment_counts, udp_bur
 use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
 use crate::ipv4::{
     config_with_identifiers, dual_stack_testbed, first_tunnel, policy_config, put_uplink_behind_nat,
-    remove_ipv6, start_both_adapted,
+    remove_ipv6, start_with_changed_configs,
 };
 use crate::offloads::checksum_error_count;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
-fn set_path(path: &str) -> impl Fn(String) -> String {
+fn config_setter_for_path(path: &str) -> impl Fn(String) -> String {
     let section = format!("\n[dataplane]\npath = '{path}'\n");
     move |config| config + &section
 }
@@ -27,7 +27,8 @@ fn start_with_ipv4_tunnel(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>
     remove_ipv6(&bed, &[0, 1]);
     let nat = udp.then(|| put_uplink_behind_nat(&bed, 0));
     bed.router.run_ip("link set wwan0 down");
-    let (agent, router) = start_both_adapted(&bed, set_path(paths[0]), set_path(paths[1]));
+    let (agent, router) =
+        start_with_changed_configs(&bed, config_setter_for_path(paths[0]), config_setter_for_path(paths[1]));
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let encapsulation = if udp { "udp" } else { "ipv4" };
     for station in [&agent, &router] {
@@ -142,8 +143,8 @@ fn flows_balanced_over_ipv6_and_ipv4_uplinks_take_the_fast_path() {
     remove_ipv6(&bed, &[1]);
     let _nat = put_uplink_behind_nat(&bed, 1);
     let balanced = policy_config("balance", "'wlan0', 'wwan0'").replace("ports = [4242]\n", "");
-    let (agent, router) = start_both_adapted(&bed, set_path("bpf"), |config| {
-        set_path("bpf")(config_with_identifiers(config)) + &balanced
+    let (agent, router) = start_with_changed_configs(&bed, config_setter_for_path("bpf"), |config| {
+        config_setter_for_path("bpf")(config_with_identifiers(config)) + &balanced
     });
     wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::bursts::segment_counts;
 use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
-use crate::ipv4::{dual_stack_testbed, first_tunnel, put_uplink_behind_nat, remove_ipv6, start_both_adapted};
+use crate::ipv4::{
+    dual_stack_testbed, first_tunnel, put_uplink_behind_nat, remove_ipv6, start_with_changed_configs,
+};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
@@ -41,7 +43,7 @@ fn config_with_ipv4(config: &str) -> String {
 }
 
 fn start_with_section(bed: &Testbed, section: &str) -> (Station, Station) {
-    start_both_adapted(
+    start_with_changed_configs(
         bed,
         |config| config_with_ipv4(&config) + section,
         |config| config_with_ipv4(&config) + section,
@@ -370,7 +372,7 @@ fn inbound_filter_protects_ipv4_hosts() {
         let table = format!("\n[[mobile_router.lan]]\ninterface = 'lan0'\n{keys}\n");
         config_with_ipv4(config).replace("lan = ['lan0']\n", "") + &table
     };
-    let (_agent, router) = start_both_adapted(
+    let (_agent, router) = start_with_changed_configs(
         &bed,
         |config| config_with_ipv4(&config),
         |config| shut(&config, "dhcp_enabled = false"),
@@ -397,7 +399,8 @@ fn router_with_refused_ipv4_prefix_still_forwards_ipv6() {
     }
     let bed = testbed_with_ipv4_network();
     bed.host.run_ip("-6 addr add 2001:db8:a::10/64 dev eth0");
-    let (agent, router) = start_both_adapted(&bed, |config| config, |config| config_with_ipv4(&config));
+    let (agent, router) =
+        start_with_changed_configs(&bed, |config| config, |config| config_with_ipv4(&config));
     assert_eq!(router.mobile_router_state(), "registered");
     assert!(!bed.host.can_ping_ipv4(INTERNET_SERVER));
     wait_until("IPv6 flows", seconds(10), || bed.host.can_ping(crate::testbed::CORRESPONDENT));

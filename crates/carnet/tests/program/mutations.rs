@@ -78,7 +78,7 @@ fn set_payload_length(packet: &mut [u8]) {
 }
 
 /// Returns valid packets: the messages that the stations have sent, and further packets.
-fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
+fn valid_packets(packets: &[Vec<u8>]) -> Vec<ValidPacket> {
     let (agent, care_of, home) =
         (parse_address(HOME_AGENT_ADDRESS), parse_address(CARE_OF_ADDRESSES[0]), parse_address(HOME_ADDRESS));
     let mut all = Vec::new();
@@ -86,7 +86,7 @@ fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
     let kind =
         |packet: &[u8]| ExtensionHeaders::parse(packet).ok().map(|e| (e.protocol, e.upper_layer_offset));
     let between = |from: Ipv6Addr, to: Ipv6Addr, wanted: u8| {
-        let found = heard.iter().find(|packet| {
+        let found = packets.iter().find(|packet| {
             packet[8..24] == from.octets()
                 && packet[24..40] == to.octets()
                 && kind(packet).is_some_and(|(protocol, _)| protocol == wanted)

@@ -282,7 +282,7 @@ fn dns_forwarder_resolves_through_the_tunnel_and_knows_hosts_on_board() {
 }
 
 /// Sends a Neighbor Solicitation from a forged address, with another host's link-layer address.
-const CLAIM_PROGRAM: &str = "
+const CLAIM_ADDRESS_PROGRAM: &str = "
 import sys
 from scapy.all import Ether, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6, sendp
 victim, address = sys.argv[1:]
@@ -334,7 +334,8 @@ fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
 
     // Another host on board claims that its own address belongs to the host's link-layer address.
     const FORGED_ADDRESS: &str = "2001:db8:a::666";
-    let claim = bed.host.run_program(&["/usr/bin/python3", "-c", CLAIM_PROGRAM, &mac, FORGED_ADDRESS]);
+    let claim =
+        bed.host.run_program(&["/usr/bin/python3", "-c", CLAIM_ADDRESS_PROGRAM, &mac, FORGED_ADDRESS]);
     assert!(claim.status.success(), "{}", output_text(&claim));
     wait_until("the kernel believes the claim", seconds(10), || neighbour(FORGED_ADDRESS).contains(&mac));
     wait_until("the kernel has verified the claim", seconds(60), || {

@@ -13,7 +13,7 @@ use crate::on_board::{add_ipv4_address, has_program, leases_of, on_board_config,
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-const HABITS_PROGRAM: &str = include_str!("dhcp_habits.py");
+const DHCP_CLIENT_VARIANTS_PROGRAM: &str = include_str!("dhcp_habits.py");
 
 /// Returns the path of a file that the machine has, or that `tools/setup.sh test` has installed. Otherwise
 /// prints that the file is missing, and returns `None`.
@@ -184,7 +184,7 @@ fn dhcp_clients_that_behave_like_android_and_windows_get_requested_options() {
                dhcp_options = ['252 text http://wpad/', '43 hex 0102']";
     let router = Station::start(&bed.router, &on_board_config(&bed, "", lan));
     let script = bed.scratch.path_of("habits.py");
-    std::fs::write(&script, HABITS_PROGRAM).expect("a script");
+    std::fs::write(&script, DHCP_CLIENT_VARIANTS_PROGRAM).expect("a script");
     let limit = (60 * time_factor()).to_string();
     let words = ["timeout", &limit, "/usr/bin/python3", script.to_str().expect("a path"), "eth0"];
     let output = bed.host.run_program(&words);

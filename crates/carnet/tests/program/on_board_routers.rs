@@ -36,7 +36,7 @@ fn delegated_prefixes(router: &Station) -> Vec<String> {
 }
 
 /// Returns the router's route to a prefix, as text.
-fn route(bed: &Testbed, prefix: &str) -> String {
+fn route_to_prefix(bed: &Testbed, prefix: &str) -> String {
     bed.router.run_ip(&format!("-6 route show {prefix} proto all"))
 }
 
@@ -56,7 +56,7 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     assert!(run_dhclient(&bed, "a", &[], 8), "{}", router.log_text());
     let (first, second) = ("2001:db8:a:1::/64", "2001:db8:a:2::/64");
     assert_eq!(delegated_prefixes(&router), [first]);
-    let via = route(&bed, first);
+    let via = route_to_prefix(&bed, first);
     assert!(via.contains("via fe80:") && via.contains("dev lan0"), "{via}");
 
     // A host behind the router on board begins a connection, whose packets may pass. The inbound filter
@@ -71,7 +71,9 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     let mut router = Station::start(&bed.router, &config);
     router.wait_until_registered();
     assert_eq!(delegated_prefixes(&router), [first]);
-    wait_until("the route after a restart", seconds(10), || route(&bed, first).contains("via fe80:"));
+    wait_until("the route after a restart", seconds(10), || {
+        route_to_prefix(&bed, first).contains("via fe80:")
+    });
     assert!(run_dhclient(&bed, "b", &[], 8), "{}", router.log_text());
     assert!(run_dhclient(&bed, "c", &[], 8), "{}", router.log_text());
     assert_eq!(delegated_prefixes(&router), [first, second, "2001:db8:a:3::/64"]);
@@ -82,7 +84,7 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
 
     assert!(run_dhclient(&bed, "a", &["-r"], 8), "{}", router.log_text());
     wait_until("the end of the delegation", seconds(10), || delegated_prefixes(&router).len() == 2);
-    assert_eq!(route(&bed, first), "");
+    assert_eq!(route_to_prefix(&bed, first), "");
     assert_eq!(router.counter("lan.dhcpv6.prefixes_released"), 1);
     assert!(run_dhclient(&bed, "d", &[], 8), "{}", router.log_text());
     assert_eq!(delegated_prefixes(&router).first().map(String::as_str), Some(first));
@@ -92,7 +94,7 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     // A reload without the key `delegate` removes the routes. The end of the station removes them too.
     router.reload(&config.replace("delegate = 64\n", ""));
     wait_until("the end of all delegations", seconds(10), || delegated_prefixes(&router).is_empty());
-    assert_eq!(route(&bed, second), "");
+    assert_eq!(route_to_prefix(&bed, second), "");
     router.reload(&config);
     assert!(run_dhclient(&bed, "b", &[], 8), "{}", router.log_text());
     router.terminate();

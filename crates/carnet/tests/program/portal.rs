@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::hosts::{Host, RunningProgram, can_run_or_report, seconds, wait_until};
 use crate::ipv4::{
-    config_with_identifiers, dual_stack_testbed, load_nft_rules, remove_ipv6, start_both_adapted,
+    config_with_identifiers, dual_stack_testbed, load_nft_rules, remove_ipv6, start_with_changed_configs,
 };
 use crate::station::Station;
 
@@ -97,7 +97,7 @@ fn uplink_behind_captive_portal_is_reported_and_used_after_login() {
     bed.core.run_ip(&format!("addr add {PROBE_SERVER}/32 dev lo"));
     let _servers = start_servers(&bed.core);
     close_network(&bed.core);
-    let (_agent, mut router) = start_both_adapted(
+    let (_agent, mut router) = start_with_changed_configs(
         &bed,
         |config| config,
         |config| {

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::hosts::{Host, RunningProgram, can_run_or_report, output_text, seconds, wait_until};
-use crate::ipv4::{config_with_identifiers, dual_stack_testbed, load_nft_rules, start_both_adapted};
+use crate::ipv4::{config_with_identifiers, dual_stack_testbed, load_nft_rules, start_with_changed_configs};
 use crate::portal::read_metrics;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
@@ -105,7 +105,7 @@ impl PortalTestbed {
         let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
         let of_both = |config: String| config.replace(prefixes, &ipv4) + &dataplane;
         let stations =
-            start_both_adapted(&self.bed, of_both, |config| config_with_identifiers(of_both(config)));
+            start_with_changed_configs(&self.bed, of_both, |config| config_with_identifiers(of_both(config)));
         wait_until("the tunnel carries packets", seconds(30), || self.hosts_see_pages("beyond", "beyond"));
         stations
     }

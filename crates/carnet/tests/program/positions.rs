@@ -185,11 +185,11 @@ impl PositionScene {
 }
 
 /// Returns the distance in metres between the position in a frame and the receiver's position at that time.
-fn position_error_metres(heard: &ReceivedPositionVector) -> f64 {
+fn position_error_metres(received: &ReceivedPositionVector) -> f64 {
     let expected = 2.0
         + LONGITUDE_MINUTES_AT_FULL_HOUR / 60.0
-        + degrees_driven_east(heard.received_at_unix_ms - heard.age_ms());
-    (heard.longitude - expected) * METRES_PER_DEGREE_LONGITUDE
+        + degrees_driven_east(received.received_at_unix_ms - received.age_ms());
+    (received.longitude - expected) * METRES_PER_DEGREE_LONGITUDE
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

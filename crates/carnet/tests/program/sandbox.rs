@@ -51,7 +51,7 @@ fn agent_config_with_line(scratch: &ScratchFolder, line: &str) -> String {
 }
 
 /// Returns the limits of each thread of a process.
-fn thread_rights(pid: i32) -> Vec<String> {
+fn thread_limits(pid: i32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
     let status = threads.map(|thread| fs::read_to_string(thread.expect("a thread").path().join("status")));
     let kept = ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:"];
@@ -72,7 +72,7 @@ fn assert_has_capabilities(station: &Station, capabilities: u64) {
              CapAmb: {none:016x} NoNewPrivs: 1 Seccomp: 2"
         )
     };
-    let rights = thread_rights(station.pid());
+    let rights = thread_limits(station.pid());
     assert_eq!(rights[0], with(capabilities));
     // Threads that have opened the state and write it have no capabilities.
     assert!(rights[1..].iter().all(|rights| *rights == with(0)), "{rights:#?}");
@@ -199,8 +199,8 @@ fn a_station_without_sandbox_keeps_its_rights_and_logs_it() {
     let scratch = ScratchFolder::new();
     let host = Host::new();
     let mut station = Station::start(&host, &agent_config_with_line(&scratch, "sandbox = 'off'"));
-    let before = &thread_rights(std::process::id().cast_signed())[0];
-    assert!(thread_rights(station.pid()).iter().all(|rights| rights == before), "{before}");
+    let before = &thread_limits(std::process::id().cast_signed())[0];
+    assert!(thread_limits(station.pid()).iter().all(|rights| rights == before), "{before}");
     assert_eq!(station.show_json("status")["sandbox"], json!(null));
     assert!(station.log_text().contains("station.sandbox = \"off\""), "{}", station.log_text());
     station.terminate();
@@ -241,7 +241,7 @@ fn station_without_bpf_support_gives_up_the_right_to_load_programs() {
     let config = agent_config_with_line(&scratch, "sandbox = 'required'").replace("'tun'", "'auto'");
     let mut station = Station::start_wrapped(&host, &config, &wrapper, CARNET_PROGRAM);
     assert_ne!(station.show_json("status")["dataplane"], json!("bpf"));
-    let rights = thread_rights(station.pid());
+    let rights = thread_limits(station.pid());
     assert!(
         rights[0]
             .contains(&format!("CapPrm: {NETWORK_CAPABILITIES:016x} CapEff: {NETWORK_CAPABILITIES:016x} ")),
@@ -297,7 +297,7 @@ fn root_without_cap_setpcap_keeps_only_needed_capabilities() {
     let config = agent_config_with_line(&scratch, "sandbox = 'required'");
     let host = Host::new();
     let mut station = Station::start_wrapped(&host, &config, &wrapper, CARNET_PROGRAM);
-    let rights = thread_rights(station.pid());
+    let rights = thread_limits(station.pid());
     assert!(rights[0].contains(&format!("CapEff: {NETWORK_CAPABILITIES:016x} ")), "{rights:?}");
     station.terminate();
 }

@@ -30,7 +30,7 @@ pub fn make_key_pair(bed: &Testbed, name: &str) -> (String, String) {
     (path, String::from_utf8(made.stdout).expect("text").trim().to_owned())
 }
 
-fn in_state_dir(bed: &Testbed, config: &str) -> String {
+fn config_with_state_directory(bed: &Testbed, config: &str) -> String {
     config_with_station_line(config, &format!("state_dir = '{}'", bed.scratch.path_of("").display()))
 }
 
@@ -40,10 +40,14 @@ pub fn configs_with_keys(bed: &Testbed) -> (String, String) {
     let (router_file, router_key) = make_key_pair(bed, "router.key");
     let agent = bed.agent_config().replace(AUTH_CONFIG, &format!("auth = {{ public_key = '{router_key}' }}"));
     let router = bed.router_config().replace(AUTH_CONFIG, &format!("home_agent_key = '{agent_key}'"));
-    let agent =
-        config_with_station_line(&in_state_dir(bed, &agent), &format!("private_key_file = '{agent_file}'"));
-    let router =
-        config_with_station_line(&in_state_dir(bed, &router), &format!("private_key_file = '{router_file}'"));
+    let agent = config_with_station_line(
+        &config_with_state_directory(bed, &agent),
+        &format!("private_key_file = '{agent_file}'"),
+    );
+    let router = config_with_station_line(
+        &config_with_state_directory(bed, &router),
+        &format!("private_key_file = '{router_file}'"),
+    );
     (agent, router)
 }
 
@@ -90,7 +94,7 @@ pub fn only_sessions_pass(
     data
 }
 
-pub fn is_in_ipv6(packet: &[u8]) -> bool {
+pub fn is_to_or_from_home_agent(packet: &[u8]) -> bool {
     let agent = parse_address(HOME_AGENT_ADDRESS).octets();
     packet[8..24] == agent || packet[24..40] == agent
 }
@@ -133,8 +137,9 @@ fn signalling_and_traffic_over_ipv6_are_encrypted() {
     let packets = sniffer.stop();
     // Packets of the correspondent and of hosts in the mobile network also pass the interface `ha`, outside
     // of the tunnel.
-    let tunnelled: Vec<Vec<u8>> = packets.into_iter().filter(|packet| is_in_ipv6(packet)).collect();
-    assert!(only_sessions_pass(&tunnelled, is_in_ipv6, 40, 6) > 10);
+    let tunnelled: Vec<Vec<u8>> =
+        packets.into_iter().filter(|packet| is_to_or_from_home_agent(packet)).collect();
+    assert!(only_sessions_pass(&tunnelled, is_to_or_from_home_agent, 40, 6) > 10);
     for station in [&agent, &router] {
         let tunnels = station.show_json("tunnels");
         assert_eq!(tunnels[0]["encryption"], "encrypted", "{tunnels}");
@@ -206,10 +211,10 @@ fn handover_by_order_loses_no_packet() {
         let is_nd = packet[6] == 58 && packet[7] == 255;
         is_nd || packet[8..10] == [0xfe, 0x80] || packet[8..24] == [0; 16] || packet[24] == 0xff
     };
-    let other = packets.iter().find(|packet| !is_of_link(packet) && !is_in_ipv6(packet));
+    let other = packets.iter().find(|packet| !is_of_link(packet) && !is_to_or_from_home_agent(packet));
     assert_eq!(other, None, "a packet past the tunnel");
     // Most packets of the echo pass one of the two uplinks in this direction.
-    let count = only_sessions_pass(&packets, is_in_ipv6, 40, 6);
+    let count = only_sessions_pass(&packets, is_to_or_from_home_agent, 40, 6);
     assert!(count as u64 > report.sent_packets / 2, "{count} packets of sessions, {report:?}");
 }
 
@@ -226,7 +231,10 @@ fn router_moves_session_from_dead_uplink() {
             true => configs_with_keys(&bed),
             // Both ends store their state on the disk, as with sessions. So a Binding Update waits for the
             // disk in both cases.
-            false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
+            false => (
+                config_with_state_directory(&bed, &bed.agent_config()),
+                config_with_state_directory(&bed, &bed.router_config()),
+            ),
         };
         let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
         let traffic = bed.start_echo(200);

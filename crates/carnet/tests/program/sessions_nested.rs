@@ -7,7 +7,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
-use crate::sessions::{PAYLOAD_MARKER, configs_with_keys, is_in_ipv6, make_key_pair, only_sessions_pass};
+use crate::sessions::{
+    PAYLOAD_MARKER, configs_with_keys, is_to_or_from_home_agent, make_key_pair, only_sessions_pass,
+};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT_ADDRESS, Testbed, config_with_station_line, parse_address};
 use crate::traffic::{EchoTraffic, PacketSniffer};
@@ -15,8 +17,8 @@ use crate::traffic::{EchoTraffic, PacketSniffer};
 const NESTED_HOME_ADDRESS: &str = "2001:db8:1::1235";
 const PASSENGER: &str = "2001:db8:b::10";
 
-/// The programs of a tree: home agent, root, and the nested router on the testbed's host on board.
-struct Tree {
+/// The running programs: home agent, root, and the nested router on the testbed's host on board.
+struct NestedRouters {
     bed: Testbed,
     passenger: Host,
     agent: Station,
@@ -24,8 +26,8 @@ struct Tree {
     nested: Station,
 }
 
-impl Tree {
-    fn start(bed: Testbed, nesting: bool) -> Tree {
+impl NestedRouters {
+    fn start(bed: Testbed, nesting: bool) -> NestedRouters {
         let passenger = Host::new();
         bed.host.create_link("in0", &passenger, "eth0");
         passenger.run_ip_batch(
@@ -57,7 +59,7 @@ impl Tree {
         root.wait_until_registered();
         let nested = Station::start(&bed.host, &nested);
         nested.wait_until_registered();
-        Tree { bed, passenger, agent, root, nested }
+        NestedRouters { bed, passenger, agent, root, nested }
     }
 
     /// Returns the care-of address of the nested router.
@@ -101,8 +103,8 @@ impl Tree {
 
 /// Returns the captured packets to and from the home agent. Packets of the correspondent cross `ha` beside
 /// the tunnels.
-fn tunnelled(packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    packets.into_iter().filter(|packet| is_in_ipv6(packet)).collect()
+fn tunnelled_packets(packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    packets.into_iter().filter(|packet| is_to_or_from_home_agent(packet)).collect()
 }
 
 #[test]
@@ -113,11 +115,14 @@ fn nested_router_has_encrypted_sessions_with_and_without_nesting() {
     for (nesting, network) in [(false, "2001:db8:a:"), (true, "2001:db8:f1:")] {
         let bed = Testbed::new();
         let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan", "ha"]);
-        let tree = Tree::start(bed, nesting);
-        tree.wait_for_care_of(network);
-        tree.send_marked();
-        assert!(only_sessions_pass(&tunnelled(sniffer.stop()), is_in_ipv6, 40, 6) > 10, "nesting {nesting}");
-        for station in [&tree.agent, &tree.root, &tree.nested] {
+        let routers = NestedRouters::start(bed, nesting);
+        routers.wait_for_care_of(network);
+        routers.send_marked();
+        assert!(
+            only_sessions_pass(&tunnelled_packets(sniffer.stop()), is_to_or_from_home_agent, 40, 6) > 10,
+            "nesting {nesting}"
+        );
+        for station in [&routers.agent, &routers.root, &routers.nested] {
             let tunnels = station.show_json("tunnels");
             for tunnel in tunnels.as_array().expect("tunnels") {
                 assert_eq!(tunnel["encryption"], "encrypted", "{tunnels}");
@@ -134,24 +139,24 @@ fn root_removes_its_rules_by_port() {
         return;
     }
     let bed = Testbed::new();
-    let mut tree = Tree::start(bed, true);
-    tree.wait_for_care_of("2001:db8:f1:");
-    let rules = |tree: &Tree| -> Vec<String> {
-        let all = tree.bed.router.run_ip("-6 rule show");
+    let mut routers = NestedRouters::start(bed, true);
+    routers.wait_for_care_of("2001:db8:f1:");
+    let rules = |routers: &NestedRouters| -> Vec<String> {
+        let all = routers.bed.router.run_ip("-6 rule show");
         let by_port = all.lines().filter(|line| line.contains("sport") || line.contains("dport"));
         by_port.map(str::to_owned).collect()
     };
-    let first = rules(&tree);
+    let first = rules(&routers);
     println!("{first:#?}");
     assert!(first.len() >= 4 && first.iter().any(|rule| rule.contains("sport 1-4190")), "{first:?}");
     assert!(first.iter().any(|rule| rule.contains("dport 4192-65534")), "{first:?}");
-    let config = std::fs::read_to_string(&tree.root.config_file).expect("a config");
-    tree.root.end_by_signal(Signal::SIGKILL);
-    assert_eq!(rules(&tree), first);
-    tree.root = Station::start(&tree.bed.router, &config);
-    tree.root.wait_until_registered();
-    tree.root.terminate();
-    assert_eq!(rules(&tree), Vec::<String>::new());
+    let config = std::fs::read_to_string(&routers.root.config_file).expect("a config");
+    routers.root.end_by_signal(Signal::SIGKILL);
+    assert_eq!(rules(&routers), first);
+    routers.root = Station::start(&routers.bed.router, &config);
+    routers.root.wait_until_registered();
+    routers.root.terminate();
+    assert_eq!(rules(&routers), Vec::<String>::new());
 }
 
 /// The nested router registers an address of the root's next link, which needs a session of its own.
@@ -166,15 +171,15 @@ fn handover_of_the_root_loses_no_packet_of_a_nested_session() {
         PacketSniffer::start(&bed.core, &["wlan", "wwan"]),
         PacketSniffer::start(&bed.router, &["wlan0", "wwan0"]),
     ];
-    let tree = Tree::start(bed, true);
-    tree.wait_for_care_of("2001:db8:f1:");
+    let routers = NestedRouters::start(bed, true);
+    routers.wait_for_care_of("2001:db8:f1:");
     let (from, to) = (parse_address(PASSENGER), parse_address(CORRESPONDENT));
-    let traffic = EchoTraffic::start(&tree.passenger, from, &tree.bed.core, to, 500);
+    let traffic = EchoTraffic::start(&routers.passenger, from, &routers.bed.core, to, 500);
     traffic.wait_until_flowing();
     for (uplink, network) in [("wwan0", "2001:db8:f2:"), ("wlan0", "2001:db8:f1:")] {
-        let answer = tree.root.run_command(&["handover", uplink]);
+        let answer = routers.root.run_command(&["handover", uplink]);
         assert!(answer.status.success(), "{answer:?}");
-        tree.wait_for_care_of(network);
+        routers.wait_for_care_of(network);
         traffic.wait_until_flowing();
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -182,7 +187,9 @@ fn handover_of_the_root_loses_no_packet_of_a_nested_session() {
     println!("{} packets, longest silence {:?}", report.sent_packets, report.longest_silence);
     assert_eq!(report.lost_packets, 0, "{report:?}");
     for sniffer in sniffers {
-        assert!(only_sessions_pass(&tunnelled(sniffer.stop()), is_in_ipv6, 40, 6) > 100);
+        assert!(
+            only_sessions_pass(&tunnelled_packets(sniffer.stop()), is_to_or_from_home_agent, 40, 6) > 100
+        );
     }
 }
 
@@ -199,10 +206,10 @@ fn nested_session_passes_a_narrow_link_in_fragments() {
         (8..24, PacketSniffer::start(&bed.core, &["wlan"])),
         (24..40, PacketSniffer::start(&bed.router, &["wlan0"])),
     ];
-    let tree = Tree::start(bed, true);
-    tree.wait_for_care_of("2001:db8:f1:");
-    let care_of_address = parse_address(&tree.care_of_address()).octets();
-    tree.send_marked();
+    let routers = NestedRouters::start(bed, true);
+    routers.wait_for_care_of("2001:db8:f1:");
+    let care_of_address = parse_address(&routers.care_of_address()).octets();
+    routers.send_marked();
     for (side, sniffer) in sniffers {
         let packets = sniffer.stop();
         assert!(

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
-use crate::ipv4::{config_with_identifiers, dual_stack_testbed, remove_ipv6, start_both_adapted};
+use crate::ipv4::{config_with_identifiers, dual_stack_testbed, remove_ipv6, start_with_changed_configs};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
@@ -66,7 +66,7 @@ fn strict_reverse_path_filter_does_not_stop_an_ipv4_standby() {
     }
     let bed = dual_stack_testbed();
     remove_ipv6(&bed, &[0, 1]);
-    let (_agent, router) = start_both_adapted(&bed, |config| config, config_with_identifiers);
+    let (_agent, router) = start_with_changed_configs(&bed, |config| config, config_with_identifiers);
     let traffic = bed.start_echo(50);
     traffic.wait_until_flowing();
     bed.router

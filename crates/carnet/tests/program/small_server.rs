@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
-use crate::ipv4::{dual_stack_testbed, start_both_adapted};
+use crate::ipv4::{dual_stack_testbed, start_with_changed_configs};
 use crate::portal::read_metrics;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
@@ -45,16 +45,24 @@ fn config_with_networks(config: &str) -> String {
 /// Serves one page on `server` by HTTP, and fetches it from `client`. Returns the request's source address as
 /// the server saw it, and the number of octets that the client received. Returns `None` if the fetch fails.
 fn fetch_page(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)> {
-    fetch_from(client, server, address, address)
+    fetch_page_at(client, server, address, address)
 }
 
-/// Serves a page at `own` and fetches it at `seen`, because NAT changes the server's address for the client.
+/// Serves a page at `server_address` and fetches it at `fetched_address`, because NAT changes the server's
+/// address for the client.
 /// Returns the same as `fetch_page`.
-fn fetch_from(client: &Host, server: &Host, own: &str, seen: &str) -> Option<(IpAddr, usize)> {
-    let (own, seen): (IpAddr, IpAddr) = (own.parse().expect("an address"), seen.parse().expect("an address"));
-    let listener = server.run_in_namespace(move || TcpListener::bind((own, 0)).expect("a listener"));
+fn fetch_page_at(
+    client: &Host,
+    server: &Host,
+    server_address: &str,
+    fetched_address: &str,
+) -> Option<(IpAddr, usize)> {
+    let (server_address, fetched_address): (IpAddr, IpAddr) =
+        (server_address.parse().expect("an address"), fetched_address.parse().expect("an address"));
+    let listener =
+        server.run_in_namespace(move || TcpListener::bind((server_address, 0)).expect("a listener"));
     let local = listener.local_addr().expect("bound");
-    let to = SocketAddr::new(seen, listener.local_addr().expect("bound").port());
+    let to = SocketAddr::new(fetched_address, listener.local_addr().expect("bound").port());
     let served = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().ok()?;
         stream.set_read_timeout(Some(seconds(10))).ok()?;
@@ -109,12 +117,12 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
             config_with_networks(&config).replace("[home_agent]\n", keys) + &dataplane
         };
         let (mut agent, mut router) =
-            start_both_adapted(&bed, nat, |config| config_with_networks(&config) + &dataplane);
+            start_with_changed_configs(&bed, nat, |config| config_with_networks(&config) + &dataplane);
         wait_until("the tunnel carries packets", seconds(10), || bed.host.can_ping(CORRESPONDENT));
         check_pages_on_path(&bed, path);
         let rules = nat_table(&bed.agent);
         assert_eq!(rules.matches("masquerade").count(), 2, "{rules}");
-        shows_translated_packets(&agent, path);
+        check_shown_nat_counts(&agent, path);
         // The rules stay after the process was killed, and the next run works with them.
         agent.end_by_signal(Signal::SIGKILL);
         assert_eq!(nat_table(&bed.agent).matches("masquerade").count(), 2, "after the crash");
@@ -138,7 +146,7 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
 
 /// Returns whether the home agent's status shows the NAT of both families, with counts of all packets of a
 /// page.
-fn shows_translated_packets(agent: &Station, path: &str) {
+fn check_shown_nat_counts(agent: &Station, path: &str) {
     let status = agent.show_json("status");
     let nat = &status["home_agent"]["nat"];
     for (index, family) in ["ipv4", "ipv6"].into_iter().enumerate() {
@@ -175,14 +183,14 @@ fn home_agent_translates_unique_local_prefix_in_both_directions() {
             config_with_networks(&config).replace("[home_agent]\n", keys) + &dataplane
         };
         let (mut agent, mut router) =
-            start_both_adapted(&bed, nat, |config| config_with_networks(&config) + &dataplane);
+            start_with_changed_configs(&bed, nat, |config| config_with_networks(&config) + &dataplane);
         wait_until("the tunnel carries packets", seconds(10), || bed.host.can_ping(CORRESPONDENT));
         // The server sees the host at an address of the routed prefix, and can reach the host there.
         let (source, octets) = fetch_page(&bed.host, &bed.core, CORRESPONDENT).expect("a page");
         assert!(source.to_string().starts_with("2001:db8:f7:") && octets == PAGE_LENGTH, "{path}: {source}");
         assert!(bed.core.can_ping("2001:db8:f7::10"), "{path}");
         let (own, seen) = ("fd00:a::10", "2001:db8:f7::10");
-        let client = fetch_from(&bed.core, &bed.host, own, seen);
+        let client = fetch_page_at(&bed.core, &bed.host, own, seen);
         assert_eq!(client.map(|(_, octets)| octets), Some(PAGE_LENGTH), "{path}");
         // Packets to other addresses of the prefix find no host.
         assert!(!bed.core.can_ping("2001:db8:f7::99"), "{path}");

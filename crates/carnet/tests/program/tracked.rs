@@ -30,7 +30,7 @@ fn measure_answers(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
 }
 
 /// Waits until the fast path carries most packets of an echo.
-fn is_fast(bed: &Testbed, echo: &EchoTraffic) {
+fn wait_until_fast(bed: &Testbed, echo: &EchoTraffic) {
     wait_until("the fast path carries the flow", seconds(20), || {
         let (answered, by_slow) = measure_answers(bed, echo);
         answered > 20 && by_slow < answered / 4
@@ -55,13 +55,13 @@ fn set_timeout(host: &Host, name: &str, value: u32) {
 }
 
 /// Returns whether connection tracking accepts TCP packets outside of the window that it has seen.
-fn accepts_windows(host: &Host) -> bool {
+fn accepts_tcp_outside_window(host: &Host) -> bool {
     let output = host.run_program(&["sysctl", "-n", "net.netfilter.nf_conntrack_tcp_be_liberal"]);
     String::from_utf8_lossy(&output.stdout).trim() == "1"
 }
 
 /// Returns whether the router's kernel has the connection tracking functions that the BPF programs call.
-fn has_functions() -> bool {
+fn kernel_has_connection_tracking_functions() -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = b"\0bpf_ct_change_timeout\0";
     let has = types.windows(name.len()).any(|octets| octets == name);
@@ -101,14 +101,14 @@ fn flow_continues(echo: &EchoTraffic) -> bool {
 }
 
 fn check_rules_hold(path: &str) {
-    if !can_run_or_report() || !has_functions() {
+    if !can_run_or_report() || !kernel_has_connection_tracking_functions() {
         return;
     }
     let (bed, _agent, mut router) = start_with_inbound_filter(path);
     let echo = bed.start_echo(100);
     echo.wait_until_flowing();
-    is_fast(&bed, &echo);
-    assert!(accepts_windows(&bed.router));
+    wait_until_fast(&bed, &echo);
+    assert!(accepts_tcp_outside_window(&bed.router));
 
     // A rule that drops the flow takes effect within a second, and counts the packets.
     run_nft(&bed.router, "add table inet op");
@@ -122,7 +122,7 @@ fn check_rules_hold(path: &str) {
     run_nft(&bed.router, "add set inet op ports { type inet_service ; }");
     run_nft(&bed.router, "add rule inet op f udp sport @ports drop");
     echo.wait_until_flowing();
-    is_fast(&bed, &echo);
+    wait_until_fast(&bed, &echo);
     run_nft(&bed.router, "add element inet op ports { 4242 }");
     assert!(!flow_continues(&echo), "a changed set has no effect on {path}");
 
@@ -130,14 +130,14 @@ fn check_rules_hold(path: &str) {
     run_nft(&bed.router, "flush chain inet op f");
     run_nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
     echo.wait_until_flowing();
-    is_fast(&bed, &echo);
+    wait_until_fast(&bed, &echo);
     flush_connections(&bed.router);
     assert!(!flow_continues(&echo), "conntrack -F has no effect on {path}");
 
     // A rule that depends on single packets moves all packets to the slow path. The log names the rule.
     run_nft(&bed.router, "flush chain inet op f");
     echo.wait_until_flowing();
-    is_fast(&bed, &echo);
+    wait_until_fast(&bed, &echo);
     run_nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
     wait_until("the rule is in the log", seconds(5), || router.log_text().contains("chain f handle"));
     thread::sleep(seconds(1));
@@ -145,10 +145,10 @@ fn check_rules_hold(path: &str) {
     assert!(answered > 20 && by_slow >= answered, "{by_slow} of {answered} packets on the slow path");
     assert!(router.log_text().contains("table inet op chain f handle"), "{}", router.log_text());
     run_nft(&bed.router, "delete table inet op");
-    is_fast(&bed, &echo);
+    wait_until_fast(&bed, &echo);
     let _ = echo.stop();
     router.terminate();
-    assert!(!accepts_windows(&bed.router));
+    assert!(!accepts_tcp_outside_window(&bed.router));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn run_python(host: &Host, script: &str, arguments: &[&str]) -> Child {
 /// A UDP flow and a TCP connection stay alive beyond the timeouts of connection tracking although only the
 /// fast path sees their packets. The packets that end the connection pass the inbound filter.
 fn check_connections_stay_alive(path: &str) {
-    if !can_run_or_report() || !has_functions() {
+    if !can_run_or_report() || !kernel_has_connection_tracking_functions() {
         return;
     }
     let (bed, _agent, _router) = start_with_inbound_filter(path);

@@ -24,9 +24,9 @@ fn ipv6_packet(source: &str, destination: &str, next_header: u8, payload: &[u8])
 const TEST_DATAGRAM: [u8; 8] = [0x10, 0x92, 0x10, 0x92, 0, 8, 0, 0];
 
 /// Counts the UDP packets from one address to another.
-fn count_datagrams(heard: &[Vec<u8>], source: &str, destination: &str) -> usize {
+fn count_datagrams(packets: &[Vec<u8>], source: &str, destination: &str) -> usize {
     let ends = [parse_address(source).octets(), parse_address(destination).octets()].concat();
-    heard.iter().filter(|p| p.get(6) == Some(&17) && p.get(8..40) == Some(&ends[..])).count()
+    packets.iter().filter(|p| p.get(6) == Some(&17) && p.get(8..40) == Some(&ends[..])).count()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use carnet_wire::checksum;
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, RunningProgram, can_run_or_report, output_text, seconds, wait_until};
-use crate::ipv4::{dual_stack_testbed, start_both_adapted};
+use crate::ipv4::{dual_stack_testbed, start_with_changed_configs};
 use crate::on_board::{DNS_SERVER, run_dig};
 use crate::station::Station;
 use crate::testbed::{
@@ -35,17 +35,22 @@ fn config_with_ipv4(config: &str) -> String {
     config.replace(prefixes, &format!("{prefixes}ipv4_prefixes = ['{IPV4_PREFIX}']\n"))
 }
 
-/// Starts both stations. The router's config gets the lines `of_router` in `[mobile_router]`, and the tables
-/// `rest`.
-fn start_with_settings(bed: &Testbed, path: &str, of_router: &str, rest: &str) -> (Station, Station) {
+/// Starts both stations. The router's config gets the lines `router_keys` in `[mobile_router]`, and the
+/// tables `further_tables`.
+fn start_with_settings(
+    bed: &Testbed,
+    path: &str,
+    router_keys: &str,
+    further_tables: &str,
+) -> (Station, Station) {
     let keys = |config: String| {
-        config_with_ipv4(&config).replacen("lan = ['lan0']\n", &format!("lan = ['lan0']\n{of_router}\n"), 1)
+        config_with_ipv4(&config).replacen("lan = ['lan0']\n", &format!("lan = ['lan0']\n{router_keys}\n"), 1)
     };
     let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
-    start_both_adapted(
+    start_with_changed_configs(
         bed,
         |config| config_with_ipv4(&config) + &dataplane,
-        |config| keys(config) + rest + &dataplane,
+        |config| keys(config) + further_tables + &dataplane,
     )
 }
 

@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use ipnet::Ipv6Net;
 
 use super::super::keys::{
-    Key, Optional, Section, integer_kind, key_with_default, optional_key, required_key, text_kind, value,
-    words_kind,
+    Key, OptionalKey, Section, integer_kind, key_with_default, optional_key, required_key, text_kind,
+    value_kind, words_kind,
 };
 use super::super::reader::{Located, LocatedValue};
 use super::super::table::{Table, all};
@@ -47,36 +47,36 @@ static SHAPE: Key<AreaShape> = required_key(
     "A circle has a `radius`; the others have `distance_a`, `distance_b` and `angle`.",
 );
 static CENTER: Key<Coordinates> =
-    required_key("center", value("coordinates", values::EXPECTED_CENTER, read_center), "Its centre.");
-static RADIUS: Optional<u16> =
+    required_key("center", value_kind("coordinates", values::EXPECTED_CENTER, read_center), "Its centre.");
+static RADIUS: OptionalKey<u16> =
     optional_key("radius", kinds::LENGTH_KIND, "Distance from the centre to the edge of a circle.");
-static DISTANCE_A: Optional<u16> = optional_key(
+static DISTANCE_A: OptionalKey<u16> = optional_key(
     "distance_a",
     kinds::LENGTH_KIND,
     "Distance from the centre to the edge in the direction of `angle`: half the length of the area.",
 );
-static DISTANCE_B: Optional<u16> = optional_key(
+static DISTANCE_B: OptionalKey<u16> = optional_key(
     "distance_b",
     kinds::LENGTH_KIND,
     "Distance from the centre to the edge across it: half the width of the area.",
 );
 static ANGLE_KEY: Key<u16> =
     key_with_default("angle", integer_kind(0, 359), "0", "Degrees clockwise from north.");
-static GROUP: Optional<Ipv6Addr> = optional_key(
+static GROUP: OptionalKey<Ipv6Addr> = optional_key(
     "group",
     text_kind("multicast group", values::EXPECTED_GROUP, values::group),
     "The IPv6 multicast group of the area; no two areas have the same. Packets to it that enter any interface
      of IPv6 over GeoNetworking go to all stations in the area, and come out of their
      `geonet.ipv6_interface`.",
 );
-static PREFIX: Optional<Ipv6Net> = optional_key(
+static PREFIX: OptionalKey<Ipv6Net> = optional_key(
     "prefix",
     text_kind("prefix", common::EXPECTED_PREFIX, values::parse_subnet),
     "The IPv6 subnet of the area, /64 or shorter. Multicast groups that are made of it (RFC 3306) lead to the
      area without being named. Its geographic anycast address, the prefix and `fdff:ffff:ffff:fffd`, leads to
      one station there.",
 );
-static IPV6_INTERFACE: Optional<String> = optional_key(
+static IPV6_INTERFACE: OptionalKey<String> = optional_key(
     "ipv6_interface",
     kinds::INTERFACE_KIND,
     "An interface that carnet makes for the area (the standard's static geographic virtual link). Multicast
@@ -103,16 +103,16 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedArea {
     pub name: Option<Located<String>>,
     pub group: Option<Located<Ipv6Addr>>,
     pub ipv6_interface: Option<Located<String>>,
     pub config: Option<Area>,
 }
 
-impl Draft {
+impl UncheckedArea {
     /// Reads the table; `largest` is the largest area in square kilometres.
-    pub(super) fn read_table(table: &Table<'_>, largest: u32) -> Draft {
+    pub(super) fn read_table(table: &Table<'_>, largest: u32) -> UncheckedArea {
         let name = table.read_key_with_offset(&NAME);
         let shape = table.read_key(&SHAPE);
         let center = table.read_key(&CENTER);
@@ -130,7 +130,7 @@ impl Draft {
             prefix: table.read_key(&PREFIX),
             ipv6_interface: ipv6_interface.clone().map(|name| name.map(|name| name.value)),
         });
-        Draft { name, group: group.flatten(), ipv6_interface: ipv6_interface.flatten(), config }
+        UncheckedArea { name, group: group.flatten(), ipv6_interface: ipv6_interface.flatten(), config }
     }
 }
 
@@ -150,14 +150,17 @@ fn read_extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Opt
     };
     let needed = if shape == AreaShape::Circle {
         let message = "a circle does not have this key, expected only `radius`";
-        distances.iter().for_each(|key| refuse(table.value(*key), message));
-        refuse(table.value(&ANGLE_KEY), message);
+        distances.iter().for_each(|key| refuse(table.value_of_key(*key), message));
+        refuse(table.value_of_key(&ANGLE_KEY), message);
         &circle[..]
     } else {
-        refuse(table.value(&RADIUS), "only a circle has a radius, expected `distance_a` and `distance_b`");
+        refuse(
+            table.value_of_key(&RADIUS),
+            "only a circle has a radius, expected `distance_a` and `distance_b`",
+        );
         &distances[..]
     };
-    for key in needed.iter().filter(|key| table.value(**key).is_none()) {
+    for key in needed.iter().filter(|key| table.value_of_key(**key).is_none()) {
         table.report_missing(*key, common::EXPECTED_LENGTH);
     }
     let (a, b) = if shape == AreaShape::Circle { (radius??, 0) } else { (distance_a??, distance_b??) };
@@ -171,7 +174,7 @@ fn read_extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Opt
         let lengths = [&RADIUS, &DISTANCE_A, &DISTANCE_B];
         let at = lengths
             .iter()
-            .find_map(|key| table.value(*key))
+            .find_map(|key| table.value_of_key(*key))
             .map_or(table.table_offset(), |value| value.offset());
         let message = format!("the area has {size:.2} square kilometres, expected {largest} at most");
         table.error_sink().push(at, message);
@@ -190,7 +193,7 @@ fn read_center(value: &LocatedValue<'_>) -> Option<Coordinates> {
         ));
         return None;
     };
-    let latitude = latitude.read_number("a latitude from -90 to 90 degrees", values::latitude);
-    let longitude = longitude.read_number("a longitude from -180 to 180 degrees", values::longitude);
+    let latitude = latitude.read_number("a latitude from -90 to 90 degrees", values::parse_latitude);
+    let longitude = longitude.read_number("a longitude from -180 to 180 degrees", values::parse_longitude);
     Some(Coordinates { latitude: latitude?, longitude: longitude? })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::keys::{
-    DeclaredKey, Key, Optional, Section, computed_key, integer_kind, key_with_default, optional_key,
+    DeclaredKey, Key, OptionalKey, Section, computed_key, integer_kind, key_with_default, optional_key,
 };
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
@@ -14,10 +14,10 @@ pub struct Beacon {
     /// Interval of beacons.
     pub interval: BeaconInterval,
     /// Whether the speed of the fastest neighbour determines the interval if this station is slower.
-    pub company_speed: bool,
+    pub uses_neighbour_speed: bool,
     /// Difference in metres between the real position and the one that other stations predict, above which
     /// the station sends a beacon at once.
-    pub deviation_m: Option<u16>,
+    pub max_position_error_m: Option<u16>,
     /// Lifetime of a beacon in intervals; `None` if beacons carry no lifetime.
     pub lifetime: Option<u8>,
     /// Whether any broadcast of the station counts as a beacon.
@@ -64,7 +64,7 @@ static INTERVAL_KEY: Key<Duration> = key_with_default(
     "\"3s\"",
     "Time from one beacon to the next, 10 ms to 1 h (`itsGnBeaconServiceRetransmitTimer`).",
 );
-static JITTER_KEY: Optional<Duration> = computed_key(
+static JITTER_KEY: OptionalKey<Duration> = computed_key(
     "jitter",
     kinds::duration_kind(parse_jitter),
     "\"750ms\"",
@@ -110,27 +110,27 @@ static COMPANY_SPEED: Key<bool> = key_with_default(
     "With `adaptive = true`: the speed of the fastest neighbour counts if this station is slower. The speeds
      of both decide how long two stations are in range.",
 );
-static DEVIATION_KEY: Optional<u16> = optional_key(
+static DEVIATION_KEY: OptionalKey<u16> = optional_key(
     "deviation",
     kinds::LENGTH_KIND,
     "With `adaptive = true`: distance between the real position and the one that the last beacon predicts.
      Beyond it, when the station turns or brakes, a beacon goes as soon as `shortest` allows. Use it with
      `link_lifetime`.",
 );
-static LIFETIME_KEY: Optional<u8> = optional_key(
+static LIFETIME_KEY: OptionalKey<u8> = optional_key(
     "lifetime",
     integer_kind(1, 63),
     "How many intervals a beacon counts. Beacons carry this in their lifetime field, and a neighbour ends if
      no beacon follows in that time. An extension of the standard, for all stations or for none.",
 );
-static PIGGYBACK_KEY: Key<bool> = key_with_default(
+static COUNT_BROADCASTS_KEY: Key<bool> = key_with_default(
     "piggyback",
     kinds::BOOLEAN_KIND,
     "false",
     "Every own broadcast counts as a beacon, and every station that is received directly is a neighbour. An
      extension of the standard, for all stations or for none.",
 );
-static HOPS_KEY: Key<u8> = key_with_default(
+static HOP_LIMIT_KEY: Key<u8> = key_with_default(
     "hops",
     integer_kind(1, 255),
     "1",
@@ -159,8 +159,8 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &COMPANY_SPEED,
         &DEVIATION_KEY,
         &LIFETIME_KEY,
-        &PIGGYBACK_KEY,
-        &HOPS_KEY,
+        &COUNT_BROADCASTS_KEY,
+        &HOP_LIMIT_KEY,
         &EVERY_NTH_BEACON,
     ],
 );
@@ -168,23 +168,23 @@ pub(in crate::config) static SECTION: Section = Section::new(
 /// Reads the table; `None` if it has an error.
 pub(super) fn read_table(table: &Table<'_>) -> Option<Beacon> {
     let adaptive = table.read_key(&ADAPTIVE_INTERVAL);
-    let interval = interval(table, adaptive);
+    let interval = read_interval(table, adaptive);
     let multi_hop = all!(MultiHopBeacons {
-        hop_limit: table.read_key(&HOPS_KEY),
+        hop_limit: table.read_key(&HOP_LIMIT_KEY),
         every_nth_beacon: table.read_key(&EVERY_NTH_BEACON)
     });
     all!(Beacon {
         interval: interval,
-        company_speed: table.read_key(&COMPANY_SPEED),
-        deviation_m: table.read_key(&DEVIATION_KEY),
+        uses_neighbour_speed: table.read_key(&COMPANY_SPEED),
+        max_position_error_m: table.read_key(&DEVIATION_KEY),
         lifetime: table.read_key(&LIFETIME_KEY),
-        counts_broadcasts_as_beacons: table.read_key(&PIGGYBACK_KEY),
+        counts_broadcasts_as_beacons: table.read_key(&COUNT_BROADCASTS_KEY),
         multi_hop_beacons: multi_hop.map(|beacons| (beacons.hop_limit > 1).then_some(beacons)),
     })
 }
 
 /// Reads the interval of beacons. Keys of the other kind of interval are errors.
-fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval> {
+fn read_interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval> {
     let interval = table.read_key(&INTERVAL_KEY);
     let jitter = match table.read_key(&JITTER_KEY) {
         Some(None) => interval.map(|interval| interval / 4),
@@ -209,11 +209,11 @@ fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval>
         ),
         None => (&[], ""),
     };
-    for value in others.iter().filter_map(|key| table.value(*key)) {
+    for value in others.iter().filter_map(|key| table.value_of_key(*key)) {
         value.report_error(what);
     }
     if let (Some(least), Some(most), Some(value)) =
-        (shortest, longest, table.value(&LONGEST_INTERVAL).or(table.value(&SHORTEST_INTERVAL)))
+        (shortest, longest, table.value_of_key(&LONGEST_INTERVAL).or(table.value_of_key(&SHORTEST_INTERVAL)))
         && least > most
     {
         value.report_error(

@@ -1,6 +1,6 @@
 //! `[geonet.dcc]`: congestion control.
 
-use super::super::keys::{Key, Section, ValueKind, integer_kind, key_with_default, value, words_kind};
+use super::super::keys::{Key, Section, ValueKind, integer_kind, key_with_default, value_kind, words_kind};
 use super::super::reader::LocatedValue;
 use super::super::table::{Table, all};
 
@@ -39,7 +39,7 @@ pub enum DccTimeOnAir {
 
 /// Data rates in Mbit/s; 4.5 is missing because it is no integer.
 const DATA_RATE_KIND: ValueKind<u8> =
-    value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", read_data_rate);
+    value_kind("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", read_data_rate);
 
 static ALGORITHM: Key<DccAlgorithm> = key_with_default(
     "algorithm",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, VoidRecovery};
 
-use super::super::keys::{Key, Optional, Section, key_with_default, optional_key, words_kind};
+use super::super::keys::{Key, OptionalKey, Section, key_with_default, optional_key, words_kind};
 use super::super::kinds;
 use super::super::table::Table;
 use super::values;
@@ -59,7 +59,7 @@ static PLANARISATION: Key<Planarisation> = key_with_default(
     r#"With `recovery = "gpsr"`: the planar graph of the neighbours along which a packet walks, the Gabriel
        graph (shorter paths) or the relative neighbourhood graph (fewer links)."#,
 );
-static LINK_LIFETIME: Optional<Duration> = optional_key(
+static LINK_LIFETIME: OptionalKey<Duration> = optional_key(
     "link_lifetime",
     kinds::duration_kind(values::parse_link_lifetime),
     r#"With `unicast = "greedy"`: the station predicts the neighbours' positions by their speed and heading.
@@ -83,7 +83,7 @@ pub(super) fn read_table(table: &Table<'_>) -> Option<Forwarding> {
     let area = table.read_key(&AREA_ALGORITHM);
     let gpsr = table.read_key(&VOID_RECOVERY);
     let planarisation = table.read_key(&PLANARISATION);
-    if let (Some(value), Some(false)) = (table.value(&PLANARISATION), gpsr) {
+    if let (Some(value), Some(false)) = (table.value_of_key(&PLANARISATION), gpsr) {
         value.report_error("a planarisation needs perimeter recovery, expected recovery = \"gpsr\"");
     }
     let planarisation = planarisation?;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use carnet_geonet::ipv6_adaptation::ReorderHold;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
 
-use super::super::keys::{Key, Optional, Section, integer_kind, key_with_default, optional_key, words_kind};
+use super::super::keys::{
+    Key, OptionalKey, Section, integer_kind, key_with_default, optional_key, words_kind,
+};
 use super::super::kinds;
 use super::super::reader::Located;
 use super::super::table::{Table, all};
@@ -17,9 +19,9 @@ pub struct Ipv6 {
     /// Interface for packets to all stations within the hop limit.
     pub interface: String,
     /// Interface for packets to areas that have no interface of their own.
-    pub dynamic_interface: Option<String>,
+    pub interface_for_other_areas: Option<String>,
     /// Maximum number of interfaces that Router Advertisements may create.
-    pub learnt_links: u8,
+    pub max_learnt_interfaces: u8,
     /// Hop limit of packets; `None` for `mib.default_hop_limit`.
     pub hop_limit: Option<u8>,
     /// Time for which a packet that has overtaken others may wait for them.
@@ -35,7 +37,7 @@ pub struct Ipv6 {
     pub fragments_large_packets: bool,
 }
 
-static DYNAMIC_INTERFACE: Optional<String> = optional_key(
+static DYNAMIC_INTERFACE: OptionalKey<String> = optional_key(
     "dynamic_interface",
     kinds::INTERFACE_KIND,
     "Another interface that carnet makes: packets to areas without an interface come out of it (the standard's
@@ -50,7 +52,7 @@ static LEARNT_LINKS: Key<u8> = key_with_default(
      last prefix. Nothing authenticates such advertisements. The names are that of `ipv6_interface` with `-1`,
      `-2` and so on.",
 );
-static HOP_LIMIT: Optional<u8> = optional_key(
+static HOP_LIMIT: OptionalKey<u8> = optional_key(
     "hop_limit",
     integer_kind(1, 255),
     "Hop limit of packets. As `mib.default_hop_limit` by default.",
@@ -82,7 +84,7 @@ static REORDER_HOLD: Key<ReorderHold> = key_with_default(
     r#"What waits: the packets themselves, or the duplicate acknowledgements by which the host's TCP reports
        the missing ones. `"acknowledgements"` delays no data, and helps only TCP that is not encrypted."#,
 );
-static CONGESTION_MARK: Optional<u32> = optional_key(
+static CONGESTION_MARK: OptionalKey<u32> = optional_key(
     "congestion_mark",
     integer_kind(1, 10_000_000),
     "Octets in the radio's queue from which on unicast packets leave with Congestion Experienced, if their
@@ -119,8 +121,8 @@ pub(in crate::config) static SECTION: Section = Section::new(
 /// `[geonet]`.
 #[derive(Clone)]
 pub(super) struct UncheckedIpv6 {
-    pub dynamic_interface: Option<Located<String>>,
-    learnt_links: u8,
+    pub interface_for_other_areas: Option<Located<String>>,
+    max_learnt_interfaces: u8,
     hop_limit: Option<u8>,
     reorder_wait: Duration,
     reorder_rule: ReorderRule,
@@ -133,8 +135,8 @@ impl UncheckedIpv6 {
     pub(super) fn with_interface(self, interface: String) -> Ipv6 {
         Ipv6 {
             interface,
-            dynamic_interface: self.dynamic_interface.map(|interface| interface.value),
-            learnt_links: self.learnt_links,
+            interface_for_other_areas: self.interface_for_other_areas.map(|interface| interface.value),
+            max_learnt_interfaces: self.max_learnt_interfaces,
             hop_limit: self.hop_limit,
             reorder_wait: self.reorder_wait,
             reorder_rule: self.reorder_rule,
@@ -148,8 +150,8 @@ impl UncheckedIpv6 {
 /// Reads the table; `None` if it has an error.
 pub(super) fn read_table(table: &Table<'_>) -> Option<UncheckedIpv6> {
     all!(UncheckedIpv6 {
-        dynamic_interface: table.find_key_with_offset(&DYNAMIC_INTERFACE),
-        learnt_links: table.read_key(&LEARNT_LINKS),
+        interface_for_other_areas: table.find_key_with_offset(&DYNAMIC_INTERFACE),
+        max_learnt_interfaces: table.read_key(&LEARNT_LINKS),
         hop_limit: table.read_key(&HOP_LIMIT),
         reorder_wait: table.read_key(&REORDER_WAIT),
         reorder_rule: table.read_key(&REORDER_RULE),

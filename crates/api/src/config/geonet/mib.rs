@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::keys::{
-    DeclaredKey, Key, Optional, Section, ValueKind, computed_key, integer_kind, key_with_default,
+    DeclaredKey, Key, OptionalKey, Section, ValueKind, computed_key, integer_kind, key_with_default,
     optional_key,
 };
 use super::super::table::{Table, all};
@@ -77,15 +77,15 @@ const MAX_LIFETIME: Duration = Duration::from_secs(6300);
 
 const BUFFER_SIZE_KIND: ValueKind<u32> = integer_kind(0, 268_435_456);
 const SECONDS_KIND: ValueKind<Duration> =
-    kinds::duration_kind(|text| parse_within(text, Duration::from_secs(1), HOUR));
+    kinds::duration_kind(|text| parse_duration_within(text, Duration::from_secs(1), HOUR));
 const TIMER_KIND: ValueKind<Duration> =
-    kinds::duration_kind(|text| parse_within(text, Duration::from_millis(10), HOUR));
-const UP_TO_AN_HOUR: ValueKind<Duration> =
-    kinds::duration_kind(|text| parse_within(text, Duration::ZERO, HOUR));
+    kinds::duration_kind(|text| parse_duration_within(text, Duration::from_millis(10), HOUR));
+const AT_MOST_ONE_HOUR_KIND: ValueKind<Duration> =
+    kinds::duration_kind(|text| parse_duration_within(text, Duration::ZERO, HOUR));
 const PACKET_LIFETIME_KIND: ValueKind<Duration> =
-    kinds::duration_kind(|text| parse_within(text, Duration::from_millis(50), MAX_LIFETIME));
+    kinds::duration_kind(|text| parse_duration_within(text, Duration::from_millis(50), MAX_LIFETIME));
 
-static IS_MOBILE: Optional<bool> = optional_key(
+static IS_MOBILE: OptionalKey<bool> = optional_key(
     "is_mobile",
     kinds::BOOLEAN_KIND,
     "`itsGnIsMobile`: whether packets say that this station moves. By default a station with a `fixed:`
@@ -103,7 +103,7 @@ static LIFETIME_LOCATION_ENTRY: Key<Duration> = key_with_default(
     "\"20s\"",
     "`itsGnLifetimeLocTE`: lifetime of a location table entry, 1 s to 1 h.",
 );
-static LIFETIME_NEIGHBOUR: Optional<Duration> = computed_key(
+static LIFETIME_NEIGHBOUR: OptionalKey<Duration> = computed_key(
     "lifetime_neighbour",
     SECONDS_KIND,
     "\"20s\"",
@@ -192,21 +192,21 @@ static MIN_REPETITION_INTERVAL: Key<Duration> = key_with_default(
 );
 static NEXT_HOP_HOLD: Key<Duration> = key_with_default(
     "next_hop_hold",
-    UP_TO_AN_HOUR,
+    AT_MOST_ONE_HOUR_KIND,
     "\"0s\"",
     "How long the station keeps a next hop after a better one appeared, so that packets of a flow do not
      overtake each other; 1 h at most; not in the standard.",
 );
 static CBF_MIN_TIME: Key<Duration> = key_with_default(
     "cbf_min_time",
-    UP_TO_AN_HOUR,
+    AT_MOST_ONE_HOUR_KIND,
     "\"1ms\"",
     "`itsGnCbfMinTime`: how long the farthest receiver waits before it repeats a packet, 1 h at most and not
      above `cbf_max_time`.",
 );
 static CBF_MAX_TIME: Key<Duration> = key_with_default(
     "cbf_max_time",
-    UP_TO_AN_HOUR,
+    AT_MOST_ONE_HOUR_KIND,
     "\"100ms\"",
     "`itsGnCbfMaxTime`: how long the nearest receiver waits, 1 h at most.",
 );
@@ -358,7 +358,7 @@ fn check_at_most(
     (limit_key, limit): (&dyn DeclaredKey, Option<Duration>),
 ) -> Option<Duration> {
     let span = table.read_key(key);
-    if table.value(key).is_none() {
+    if table.value_of_key(key).is_none() {
         return span.map(|span| limit.map_or(span, |limit| span.min(limit)));
     }
     check_not_above(table, (key, span), (limit_key, limit));
@@ -371,7 +371,8 @@ fn check_not_above(
     (key, span): (&dyn DeclaredKey, Option<Duration>),
     (limit_key, limit): (&dyn DeclaredKey, Option<Duration>),
 ) {
-    if let (Some(span), Some(limit), Some(value)) = (span, limit, table.value(key).or(table.value(limit_key)))
+    if let (Some(span), Some(limit), Some(value)) =
+        (span, limit, table.value_of_key(key).or(table.value_of_key(limit_key)))
         && span > limit
     {
         let (name, limit_name) = (key.declaration().name, limit_key.declaration().name);
@@ -382,7 +383,7 @@ fn check_not_above(
     }
 }
 
-fn parse_within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
+fn parse_duration_within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
     let span = values::parse_duration(text)?;
     if (low..=high).contains(&span) {
         return Ok(span);

@@ -44,7 +44,7 @@ static SHORTEST_PREFIX: Key<u8> = key_with_default(
      of that length as a whole. The router also ignores prefixes that contain one of its own, or are part of
      one.",
 );
-static HOPS_KEY: Key<u8> = key_with_default(
+static HOP_LIMIT_KEY: Key<u8> = key_with_default(
     "hops",
     integer_kind(1, 10),
     "1",
@@ -64,7 +64,7 @@ static INTERVAL_KEY: Key<Duration> = key_with_default(
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.mnpp]",
     "geonet.mnpp",
-    &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS_KEY, &INTERVAL_KEY],
+    &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOP_LIMIT_KEY, &INTERVAL_KEY],
 );
 
 /// Reads the table; `None` if it has an error.
@@ -72,7 +72,7 @@ pub(super) fn read_table(table: &Table<'_>) -> Option<Mnpp> {
     all!(Mnpp {
         authorization: table.read_key(&AUTHORIZATION),
         shortest_prefix: table.read_key(&SHORTEST_PREFIX),
-        hop_limit: table.read_key(&HOPS_KEY),
+        hop_limit: table.read_key(&HOP_LIMIT_KEY),
         interval: table.read_key(&INTERVAL_KEY),
     })
 }

@@ -53,7 +53,7 @@ static QUERY_INTERVAL: Key<Duration> = key_with_default(
 );
 static QUERY_RESPONSE_INTERVAL: Key<Duration> = key_with_default(
     "query_response_interval",
-    kinds::duration_kind(values::query_response_interval),
+    kinds::duration_kind(values::parse_query_response_interval),
     "\"10s\"",
     "MLD's Query Response Interval, from 100 ms: how long hosts may take to answer. Shorter than
      `query_interval`.",
@@ -74,24 +74,26 @@ pub(in crate::config) static SECTION: Section = Section::new(
 
 /// The parsed table, with the values that the checks compare with other tables.
 #[derive(Clone)]
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedMulticast {
     /// Position of the table in the file.
     pub at: usize,
     pub lan: List<String>,
     pub config: Option<Multicast>,
 }
 
-impl Draft {
+impl UncheckedMulticast {
     /// Reads the table; `None` if a key other than `lan` has an error.
-    pub(super) fn read_table(table: &Table<'_>) -> Option<Draft> {
+    pub(super) fn read_table(table: &Table<'_>) -> Option<UncheckedMulticast> {
         let lan = table.read_key(&LAN_INTERFACES).unwrap_or_default();
         let unmapped = table.read_key(&FORWARD_UNMAPPED_GROUPS);
         let robustness = table.read_key(&ROBUSTNESS_VARIABLE);
         let query_interval = table.read_key(&QUERY_INTERVAL);
         let response = table.read_key(&QUERY_RESPONSE_INTERVAL);
-        if let (Some(interval), Some(response), Some(value)) =
-            (query_interval, response, table.value(&QUERY_RESPONSE_INTERVAL).or(table.value(&QUERY_INTERVAL)))
-            && response >= interval
+        if let (Some(interval), Some(response), Some(value)) = (
+            query_interval,
+            response,
+            table.value_of_key(&QUERY_RESPONSE_INTERVAL).or(table.value_of_key(&QUERY_INTERVAL)),
+        ) && response >= interval
         {
             // RFC 3810 9.3: the response interval must be shorter than the query interval.
             value.report_error(
@@ -107,6 +109,6 @@ impl Draft {
             query_interval,
             query_response_interval,
         });
-        Some(Draft { at: table.table_offset(), lan, config })
+        Some(UncheckedMulticast { at: table.table_offset(), lan, config })
     }
 }

@@ -72,16 +72,16 @@ pub(super) fn parse_announcement_interval(text: &str) -> Result<Duration, String
 /// Parses MLD's Query Interval, 1 s to 31,744 s. A shorter interval only loads the link, and the field of a
 /// query cannot express a longer one.
 pub(super) fn parse_query_interval(text: &str) -> Result<Duration, String> {
-    parse_between(text, 1, 31_744)
+    parse_duration_between(text, 1, 31_744)
 }
 
 /// Parses MLD's Query Response Interval. The field of a query can express at most 8,387 s.
-pub(super) fn query_response_interval(text: &str) -> Result<Duration, String> {
-    parse_between(text, 0, 8_387)
+pub(super) fn parse_query_response_interval(text: &str) -> Result<Duration, String> {
+    parse_duration_between(text, 0, 8_387)
 }
 
 /// Parses a duration from `least` to `most` seconds. The minimum is 100 ms if `least` is 0.
-fn parse_between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+fn parse_duration_between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = values::parse_duration(text)?;
     let least = Duration::from_secs(least).max(Duration::from_millis(100));
     match (least..=Duration::from_secs(most)).contains(&time) {
@@ -92,7 +92,7 @@ fn parse_between(text: &str, least: u64, most: u64) -> Result<Duration, String> 
 
 /// Parses the subnet of an area, a /64 or shorter, so that interface identifiers fit in.
 pub(super) fn parse_subnet(text: &str) -> Result<Ipv6Net, String> {
-    let prefix = values::prefix(text)?;
+    let prefix = values::parse_prefix(text)?;
     match prefix.prefix_len() {
         ..=64 => Ok(prefix),
         _ => Err(format!("{prefix} has no room for interface identifiers, expected /64 or shorter")),
@@ -103,7 +103,7 @@ pub(super) fn parse_subnet(text: &str) -> Result<Ipv6Net, String> {
 pub(super) fn parse_link(text: &str) -> Result<GeonetInterface, String> {
     match text.strip_prefix("udp:") {
         Some(addresses) => parse_udp_link(addresses).map(GeonetInterface::Udp),
-        None => values::interface(text)
+        None => values::parse_interface(text)
             .map(GeonetInterface::Frames)
             .map_err(|message| message.replace(values::EXPECTED_INTERFACE, EXPECTED_LINK)),
     }
@@ -162,12 +162,12 @@ fn parse_socket_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     };
     if !six {
         let address: Ipv4Addr = address.parse().ok()?;
-        let name = zone.map(values::interface).transpose().ok()?;
+        let name = zone.map(values::parse_interface).transpose().ok()?;
         return Some((SocketAddr::new(address.into(), port), name));
     }
     let address: Ipv6Addr = address.parse().ok()?;
     let scope = zone.and_then(|zone| zone.parse::<u32>().ok());
-    let name = zone.filter(|_| scope.is_none()).map(values::interface).transpose().ok()?;
+    let name = zone.filter(|_| scope.is_none()).map(values::parse_interface).transpose().ok()?;
     Some((SocketAddrV6::new(address, port, 0, scope.unwrap_or(0)).into(), name))
 }
 
@@ -202,7 +202,7 @@ pub(super) fn parse_position(text: &str, config_file: &str) -> Result<PositionSo
         parse_fixed_position(place).map(PositionSource::Fixed)
     } else if let Some(file) = text.strip_prefix("trace:") {
         let directory = Path::new(config_file).parent().unwrap_or(Path::new(""));
-        values::path(file).map(|file| PositionSource::Trace(directory.join(file)))
+        values::parse_path(file).map(|file| PositionSource::Trace(directory.join(file)))
     } else {
         Err(format!("{text:?} is no source of positions, expected {EXPECTED_POSITION}"))
     }
@@ -239,17 +239,20 @@ fn parse_fixed_position(text: &str) -> Result<Coordinates, String> {
     let Some((latitude, longitude)) = pair else {
         return Err(format!("{text:?} is no pair of numbers, expected \"fixed:LAT,LON\" in degrees"));
     };
-    Ok(Coordinates { latitude: self::latitude(latitude)?, longitude: self::longitude(longitude)? })
+    Ok(Coordinates {
+        latitude: self::parse_latitude(latitude)?,
+        longitude: self::parse_longitude(longitude)?,
+    })
 }
 
 /// Parses a latitude in degrees.
-pub(super) fn latitude(degrees: f64) -> Result<i32, String> {
+pub(super) fn parse_latitude(degrees: f64) -> Result<i32, String> {
     parse_coordinate(degrees, 90.0)
         .ok_or_else(|| format!("{degrees} is no latitude, expected -90 to 90 degrees"))
 }
 
 /// Parses a longitude in degrees.
-pub(super) fn longitude(degrees: f64) -> Result<i32, String> {
+pub(super) fn parse_longitude(degrees: f64) -> Result<i32, String> {
     parse_coordinate(degrees, 180.0)
         .ok_or_else(|| format!("{degrees} is no longitude, expected -180 to 180 degrees"))
 }

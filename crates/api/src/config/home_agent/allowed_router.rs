@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::super::auth::{self, Auth};
-use super::super::keys::{Key, Optional, Section, key_with_default, optional_key, required_key};
+use super::super::keys::{Key, OptionalKey, Section, key_with_default, optional_key, required_key};
 use super::super::kinds;
 use super::super::reader::{List, Located};
 use super::super::table::{Table, all};
@@ -59,9 +59,9 @@ static ALLOW_NAT: Key<bool> = key_with_default(
      address only if the Binding Update comes from it. An attacker who forwards a genuine Binding Update from
      his own address then gets no packets.",
 );
-static CARE_OF_TEST: Optional<bool> = optional_key(
+static CARE_OF_TEST: OptionalKey<bool> = optional_key(
     "care_of_test",
-    kinds::ON_OR_OFF,
+    kinds::ON_OR_OFF_KIND,
     "As in `[home_agent]`, for this router. Without this key that value holds.",
 );
 
@@ -73,7 +73,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedRouter {
     pub home_address: Option<Located<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,
     pub ipv4_prefixes: List<Ipv4Net>,
@@ -81,9 +81,9 @@ pub(in crate::config) struct Draft {
     pub config: Option<AllowedRouter>,
 }
 
-impl Draft {
+impl UncheckedRouter {
     /// Reads the table; `care_of_test` is the home agent's default.
-    pub(super) fn read_table(table: &Table<'_>, care_of_test: bool) -> Draft {
+    pub(super) fn read_table(table: &Table<'_>, care_of_test: bool) -> UncheckedRouter {
         let home_address = table.read_key_with_offset(&HOME_ADDRESS);
         let prefixes = table.read_key(&PREFIXES).unwrap_or_default();
         let ipv4_prefixes = table.read_key(&IPV4_PREFIXES).unwrap_or_default();
@@ -96,6 +96,6 @@ impl Draft {
             allows_nat: table.read_key(&ALLOW_NAT),
             care_of_test: table.read_key(&CARE_OF_TEST).map(|own| own.unwrap_or(care_of_test)),
         });
-        Draft { home_address, prefixes, ipv4_prefixes, auth, config }
+        UncheckedRouter { home_address, prefixes, ipv4_prefixes, auth, config }
     }
 }

@@ -25,18 +25,18 @@ pub(in crate::config) static SECTION: Section =
     Section::new("[[home_agent.peer]]", "home_agent.peer", &[&ADDRESS, &PREFERENCE_KEY]);
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedPeer {
     pub address: Option<Located<Ipv6Addr>>,
     pub config: Option<PeerAgent>,
 }
 
-impl Draft {
-    pub(super) fn read_table(table: &Table<'_>) -> Draft {
+impl UncheckedPeer {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedPeer {
         let address = table.read_key_with_offset(&ADDRESS);
         let config = all!(PeerAgent {
             address: address.map(|address| address.value),
             preference: table.read_key(&PREFERENCE_KEY),
         });
-        Draft { address, config }
+        UncheckedPeer { address, config }
     }
 }

@@ -1,7 +1,7 @@
 //! `[[mobile_router.lan]]`, or the name of the interface alone.
 
 mod dhcp;
-mod door;
+mod inbound_filter;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,15 +12,15 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::super::conflicts::check_disjoint;
 use super::super::errors::ErrorSink;
 use super::super::keys::{
-    DeclaredKey, Disclosure, Key, Optional, Section, ValueKind, integer_kind, key_with_default, optional_key,
-    required_key, text_kind, value,
+    DeclaredKey, Disclosure, Key, OptionalKey, Section, ValueKind, integer_kind, key_with_default,
+    optional_key, required_key, text_kind, value_kind,
 };
 use super::super::reader::{List, Located, LocatedValue};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
 pub use dhcp::{Dhcp, DhcpOption, DhcpReservation};
-pub use door::{AllowedPackets, InboundFilter, InboundPolicy};
+pub use inbound_filter::{AllowedPackets, InboundFilter, InboundPolicy};
 
 /// Maximum length of the servers or names in one DNS option of a Router Advertisement of 1280 octets. The
 /// IPv6 header takes 40 octets, the fixed part 16, the link-layer address 8, and the option's fixed part 8.
@@ -121,24 +121,25 @@ const EXPECTED_NAT64_PREFIX: &str = "a prefix of 96, 64, 56, 48, 40 or 32 bits, 
 const EXPECTED_PORTAL: &str = "a URI such as \"https://portal.example/api\"";
 
 /// Type of the key `lan`: an array of names, tables, or both.
-pub(super) const LANS_KIND: ValueKind<List<Draft>> =
-    value("array of interfaces, or tables", EXPECTED_LANS, |value| {
-        List::read_array(value, EXPECTED_LANS, Draft::read_lan)
+pub(super) const LANS_KIND: ValueKind<List<UncheckedLan>> =
+    value_kind("array of interfaces, or tables", EXPECTED_LANS, |value| {
+        List::read_array(value, EXPECTED_LANS, UncheckedLan::read_lan)
     })
     .with_table(&SECTION, &[])
     .with_disclosure(Disclosure::Open);
 /// Type of a list of prefixes of both families.
 pub(super) const PREFIXES_KIND: ValueKind<List<IpNet>> =
-    value("array of prefixes", EXPECTED_PREFIXES, |value| {
-        List::read_array(value, EXPECTED_PREFIXES, |item| item.parse(values::EXPECTED_PREFIX, prefix))
+    value_kind("array of prefixes", EXPECTED_PREFIXES, |value| {
+        List::read_array(value, EXPECTED_PREFIXES, |item| item.parse(values::EXPECTED_PREFIX, parse_prefix))
     });
 pub(super) const SERVERS_KIND: ValueKind<List<IpAddr>> =
-    value("array of addresses", EXPECTED_SERVERS, |value| {
+    value_kind("array of addresses", EXPECTED_SERVERS, |value| {
         List::read_array(value, EXPECTED_SERVERS, |item| item.parse(EXPECTED_SERVER, parse_dns_server))
     });
-const DOMAINS_KIND: ValueKind<List<String>> = value("array of domain names", EXPECTED_DOMAINS, |value| {
-    List::read_array(value, EXPECTED_DOMAINS, |item| item.parse(EXPECTED_DOMAIN, parse_domain))
-});
+const DOMAINS_KIND: ValueKind<List<String>> =
+    value_kind("array of domain names", EXPECTED_DOMAINS, |value| {
+        List::read_array(value, EXPECTED_DOMAINS, |item| item.parse(EXPECTED_DOMAIN, parse_domain))
+    });
 
 static INTERFACE: Key<String> = required_key("interface", kinds::INTERFACE_KIND, "Its name.");
 static PREFIXES: Key<List<IpNet>> = key_with_default(
@@ -165,22 +166,22 @@ static SEARCH_DOMAINS: Key<List<String>> = key_with_default(
     "Domain names that hosts append to short names (RFC 8106), all together at most 1208 octets. A name counts
      two octets more than its characters.",
 );
-static NAT64_PREFIX: Optional<Ipv6Net> = optional_key(
+static NAT64_PREFIX: OptionalKey<Ipv6Net> = optional_key(
     "pref64",
     text_kind("prefix", EXPECTED_NAT64_PREFIX, parse_nat64_prefix),
     "Prefix of the NAT64 that hosts reach (RFC 8781), of 96, 64, 56, 48, 40 or 32 bits.",
 );
-static MTU: Optional<u32> = optional_key(
+static MTU: OptionalKey<u32> = optional_key(
     "mtu",
     integer_kind(1280, 65_535),
     "MTU that hosts are told. Without this key it is one that fits into the tunnel.",
 );
-static CAPTIVE_PORTAL: Optional<String> = optional_key(
+static CAPTIVE_PORTAL: OptionalKey<String> = optional_key(
     "captive_portal",
     text_kind("URI", EXPECTED_PORTAL, parse_captive_portal),
     "URI of the API of the captive portal on board (RFC 8910, RFC 8908), at most 255 characters.",
 );
-static DELEGATED_PREFIX_LENGTH: Optional<u8> = optional_key(
+static DELEGATED_PREFIX_LENGTH: OptionalKey<u8> = optional_key(
     "delegate",
     integer_kind(MIN_DELEGATED_LENGTH, 64),
     "Length of the prefixes that routers on this interface get for the links behind them by DHCPv6 (RFC 8415),
@@ -188,7 +189,7 @@ static DELEGATED_PREFIX_LENGTH: Optional<u8> = optional_key(
      uses and no other interface names, at most 1024. A router has its prefix for `dhcp_lease`. Without this
      key routers get none. See [on-board.md](on-board.md#routers-on-board).",
 );
-static SEND_ROUTER_ADVERTISEMENTS: Optional<bool> = optional_key(
+static SEND_ROUTER_ADVERTISEMENTS: OptionalKey<bool> = optional_key(
     "advertise",
     kinds::BOOLEAN_KIND,
     "As [`advertise`](#mobile_router), for this interface. Without this key that value holds.",
@@ -213,16 +214,16 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &dhcp::LEASE_TIME,
         &dhcp::RESERVATIONS_KEY,
         &dhcp::OPTIONS_KEY,
-        &door::INBOUND_POLICY,
-        &door::ALLOWED_PACKETS,
-        &door::IS_ISOLATED,
-        &door::RATE_LIMIT,
+        &inbound_filter::INBOUND_POLICY,
+        &inbound_filter::ALLOWED_PACKETS,
+        &inbound_filter::IS_ISOLATED,
+        &inbound_filter::RATE_LIMIT,
     ],
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
 #[derive(Clone)]
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedLan {
     pub interface: Option<Located<String>>,
     prefixes: List<Ipv6Net>,
     ipv4_prefixes: List<Ipv4Net>,
@@ -234,16 +235,19 @@ pub(in crate::config) struct Draft {
     for_hosts: Option<usize>,
     delegate: Option<Located<u8>>,
     dhcp: dhcp::UncheckedDhcp,
-    door: door::Draft,
+    inbound_filter: inbound_filter::UncheckedInboundFilter,
     config: Option<Lan>,
 }
 
-impl Draft {
+impl UncheckedLan {
     /// Reads a name or a table; `None` for another type.
-    fn read_lan(value: &LocatedValue<'_>) -> Option<Draft> {
+    fn read_lan(value: &LocatedValue<'_>) -> Option<UncheckedLan> {
         if value.as_str().is_some() {
             let interface = kinds::INTERFACE_KIND.read_value(value)?;
-            return Some(Draft::of_interface(Located { value: interface, offset: value.offset() }));
+            return Some(UncheckedLan::from_interface_name(Located {
+                value: interface,
+                offset: value.offset(),
+            }));
         }
         let table = Table::of_value(&SECTION, value)?;
         let interface = table.read_key_with_offset(&INTERFACE);
@@ -254,7 +258,7 @@ impl Draft {
         );
         let advertise = table.read_key(&SEND_ROUTER_ADVERTISEMENTS);
         let dhcp = dhcp::UncheckedDhcp::read_table(&table);
-        let door = door::Draft::read_table(&table);
+        let inbound_filter = inbound_filter::UncheckedInboundFilter::read_table(&table);
         let delegate = table.find_key_with_offset(&DELEGATED_PREFIX_LENGTH);
         let config = all!(Lan {
             interface: interface.clone().map(|interface| interface.value),
@@ -269,12 +273,12 @@ impl Draft {
             // `finish` replaces this value by `advertise` of `[mobile_router]`.
             sends_router_advertisements: Some(true),
             dhcp: dhcp.config.clone(),
-            inbound_filter: door.config.clone(),
+            inbound_filter: inbound_filter.config.clone(),
         });
         let keys: [&dyn DeclaredKey; 5] =
             [&DNS_SERVERS, &SEARCH_DOMAINS, &NAT64_PREFIX, &MTU, &CAPTIVE_PORTAL];
-        let for_hosts = keys.iter().find_map(|key| table.value(*key)).map(|value| value.offset());
-        Some(Draft {
+        let for_hosts = keys.iter().find_map(|key| table.value_of_key(*key)).map(|value| value.offset());
+        Some(UncheckedLan {
             interface,
             prefixes,
             ipv4_prefixes,
@@ -284,15 +288,15 @@ impl Draft {
             for_hosts,
             delegate: delegate.flatten(),
             dhcp,
-            door,
+            inbound_filter,
             config,
         })
     }
 
     /// Creates the draft of an interface that the config file only names.
-    fn of_interface(interface: Located<String>) -> Draft {
+    fn from_interface_name(interface: Located<String>) -> UncheckedLan {
         let config = Lan::named(&interface.value, true);
-        Draft {
+        UncheckedLan {
             interface: Some(interface),
             prefixes: List::default(),
             ipv4_prefixes: List::default(),
@@ -301,8 +305,8 @@ impl Draft {
             advertise: Some(None),
             for_hosts: None,
             delegate: None,
-            dhcp: dhcp::UncheckedDhcp::of_named_interface(),
-            door: door::Draft::of_named_interface(),
+            dhcp: dhcp::UncheckedDhcp::from_interface_name(),
+            inbound_filter: inbound_filter::UncheckedInboundFilter::from_interface_name(),
             config: Some(config),
         }
     }
@@ -338,7 +342,7 @@ fn first_prefixes_of_lists<'a, P: Copy + Into<IpNet> + 'a>(
 
 /// Reports conflicts between IPv4 values of the tables. Returns the first IPv4 prefix of each interface.
 fn check_ipv4(
-    lans: &[Located<Draft>],
+    lans: &[Located<UncheckedLan>],
     of_router: &List<Ipv4Net>,
     sink: &ErrorSink<'_>,
 ) -> Vec<Option<Ipv4Net>> {
@@ -371,7 +375,7 @@ fn check_ipv4(
 /// Reports conflicts between values of the tables. `prefixes`, `ipv4_prefixes` and `advertise` are the values
 /// of `[mobile_router]`.
 pub(super) fn check_lans(
-    lans: &[Located<Draft>],
+    lans: &[Located<UncheckedLan>],
     prefixes: &List<Ipv6Net>,
     ipv4_prefixes: &List<Ipv4Net>,
     advertise: Option<bool>,
@@ -384,7 +388,7 @@ pub(super) fn check_lans(
         }
         false => Vec::new(),
     };
-    lans.iter().for_each(|lan| lan.value.door.check_values(&on_board, sink));
+    lans.iter().for_each(|lan| lan.value.inbound_filter.check_values(&on_board, sink));
     let ipv4_shares = check_ipv4(lans, ipv4_prefixes, sink);
     let named: Vec<Located<Ipv6Net>> =
         lans.iter().flat_map(|lan| lan.value.prefixes.valid_items.iter().copied()).collect();
@@ -404,7 +408,7 @@ pub(super) fn check_lans(
     let shares = first_prefixes_of_lists(prefixes, lans.iter().map(|lan| &lan.value.prefixes));
     let shares = shares.into_iter().zip(ipv4_shares);
     for (lan, (share, ipv4_share)) in lans.iter().map(|lan| &lan.value).zip(shares) {
-        check_size(lan, sink);
+        check_fits_in_advertisement(lan, sink);
         check_unique(&lan.dns.valid_items, "a server", sink);
         check_unique(&lan.search.valid_items, "in the list", sink);
         let Some(advertises) = lan.advertise.and_then(|own| own.or(advertise)) else { continue };
@@ -437,7 +441,7 @@ pub(super) fn link_prefix(prefix: Ipv6Net) -> Ipv6Net {
 /// Reports an interface that cannot delegate prefixes to routers although it has `delegate`. `advertise` is
 /// the value of `[mobile_router]`.
 pub(super) fn check_delegation(
-    lans: &[Located<Draft>],
+    lans: &[Located<UncheckedLan>],
     prefixes: &List<Ipv6Net>,
     home_address: Option<Ipv6Addr>,
     advertise: Option<bool>,
@@ -463,7 +467,8 @@ pub(super) fn check_delegation(
         } else if lan.advertise.and_then(|own| own.or(advertise)) == Some(false) {
             let message = "routers need Router Advertisements on this interface, expected advertise = true";
             sink.push(at, message);
-        } else if is_whole && !prefixes.valid_items.iter().any(|prefix| has_room(prefix.value, length, &used))
+        } else if is_whole
+            && !prefixes.valid_items.iter().any(|prefix| has_unused_part(prefix.value, length, &used))
         {
             let message = format!(
                 "no /{length} is left beside the interfaces, expected a shorter prefix in \
@@ -475,7 +480,7 @@ pub(super) fn check_delegation(
 }
 
 /// Returns whether a prefix has a part of this length that no used network overlaps.
-fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
+fn has_unused_part(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
     if prefix.prefix_len() > length || used.iter().any(|used| used.contains(&prefix)) {
         return false;
     }
@@ -492,7 +497,7 @@ fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
 }
 
 /// Checks that the servers and the names each fit into a Router Advertisement.
-fn check_size(lan: &Draft, sink: &ErrorSink<'_>) {
+fn check_fits_in_advertisement(lan: &UncheckedLan, sink: &ErrorSink<'_>) {
     if let Some(first) = lan.dns.valid_items.get(MAX_DNS_SERVERS) {
         let message =
             format!("a Router Advertisement has room for {MAX_DNS_SERVERS} servers, expected no more");
@@ -526,9 +531,9 @@ pub(super) fn check_unique<T: PartialEq + std::fmt::Display>(
 }
 
 /// Parses a prefix of either address family.
-fn prefix(text: &str) -> Result<IpNet, String> {
+fn parse_prefix(text: &str) -> Result<IpNet, String> {
     if text.contains(':') {
-        values::prefix(text).map(IpNet::V6)
+        values::parse_prefix(text).map(IpNet::V6)
     } else {
         values::parse_ipv4_prefix(text).map(IpNet::V4)
     }
@@ -571,7 +576,7 @@ fn parse_domain(text: &str) -> Result<String, String> {
 
 /// Parses a prefix of a length that RFC 6052 2.2 allows.
 fn parse_nat64_prefix(text: &str) -> Result<Ipv6Net, String> {
-    let prefix = values::prefix(text)?;
+    let prefix = values::parse_prefix(text)?;
     if !matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) {
         let length = prefix.prefix_len();
         return Err(format!("{prefix} has {length} bits, expected {EXPECTED_NAT64_PREFIX}"));

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::super::errors::ErrorSink;
 use super::super::keys::{
-    Key, Optional, Section, ValueKind, integer_kind, key_with_default, optional_key, required_key, value,
-    words_kind,
+    Key, OptionalKey, Section, ValueKind, integer_kind, key_with_default, optional_key, required_key,
+    value_kind, words_kind,
 };
 use super::super::kinds;
 use super::super::reader::{List, Located};
@@ -108,13 +108,13 @@ pub fn values_or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
 
 const CODE_POINT_KIND: ValueKind<u8> = integer_kind(0, 63);
 const CODE_POINTS_KIND: ValueKind<List<u8>> =
-    value("array of integers, 0 to 63", "an array of integers from 0 to 63", |value| {
+    value_kind("array of integers, 0 to 63", "an array of integers from 0 to 63", |value| {
         List::read_array(value, "an array of integers from 0 to 63", |item| CODE_POINT_KIND.read_value(item))
     });
 static NAME: Key<String> = required_key("name", kinds::NAME_KIND, "Its name; no two policies have the same.");
 static CODE_POINTS: Key<List<u8>> =
     key_with_default("dscp", CODE_POINTS_KIND, "[]", "DiffServ code points. An empty array matches any.");
-static PROTOCOL: Optional<PolicyProtocol> = optional_key(
+static PROTOCOL: OptionalKey<PolicyProtocol> = optional_key(
     "protocol",
     PROTOCOL_KIND,
     r#"The protocol. `"icmp"` is that of IPv4. Without this key any matches."#,
@@ -221,8 +221,8 @@ impl UncheckedPolicy {
 /// needs a `bid`.
 pub(super) fn check_policies(
     policies: &[UncheckedPolicy],
-    uplinks: &[uplink::Draft],
-    lans: &List<lan::Draft>,
+    uplinks: &[uplink::UncheckedUplink],
+    lans: &List<lan::UncheckedLan>,
     sink: &ErrorSink<'_>,
 ) {
     let mut names: Vec<&Located<String>> = Vec::new();
@@ -259,7 +259,8 @@ pub(super) fn check_policies(
             let uplink = uplinks
                 .iter()
                 .find(|uplink| uplink.interface.as_ref().is_some_and(|name| name.value == interface.value));
-            let lacks_bid = |uplink: &uplink::Draft| !breaks_out && matches!(uplink.bid, Some(None));
+            let lacks_bid =
+                |uplink: &uplink::UncheckedUplink| !breaks_out && matches!(uplink.bid, Some(None));
             if uplink.is_none_or(lacks_bid) {
                 let with = if breaks_out { "" } else { " with a `bid`" };
                 let message = format!("{:?} is no uplink{with}, expected one", interface.value);
@@ -279,7 +280,7 @@ pub(super) fn check_policies(
 
 /// Checks the flow bindings of the policies of a router without other errors: there are not too many, and
 /// each policy can match packets.
-pub(super) fn check_flows(policies: &[UncheckedPolicy], router: &MobileRouter, sink: &ErrorSink<'_>) {
+pub(super) fn check_flow_bindings(policies: &[UncheckedPolicy], router: &MobileRouter, sink: &ErrorSink<'_>) {
     let mut flows = 0_usize;
     for (policy, config) in policies.iter().zip(&router.policies) {
         let own = config.flow_binding_count(router);

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::keys::{ValueKind, value, words_kind};
+use super::super::keys::{ValueKind, value_kind, words_kind};
 use super::super::reader::{List, LocatedValue};
 
 /// `protocol` of a policy, or of an exception of an inbound filter.
@@ -29,10 +29,12 @@ pub(super) const PROTOCOL_KIND: ValueKind<PolicyProtocol> = words_kind(&[
 const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";
 
 pub(super) const PORT_RANGES_KIND: ValueKind<List<RangeInclusive<u16>>> =
-    value("array of ports", EXPECTED_PORTS, |value| List::read_array(value, EXPECTED_PORTS, port));
+    value_kind("array of ports", EXPECTED_PORTS, |value| {
+        List::read_array(value, EXPECTED_PORTS, read_port_range)
+    });
 
 /// Reads a port, or a range of ports.
-fn port(value: &LocatedValue<'_>) -> Option<RangeInclusive<u16>> {
+fn read_port_range(value: &LocatedValue<'_>) -> Option<RangeInclusive<u16>> {
     if value.as_str().is_none() {
         let port = value.read_integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;
         return Some(port..=port);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use carnet_mobility::mobile_router::{SignalThresholds, VolumeAction};
 
 use super::super::keys::{
-    Key, Optional, Section, integer_kind, key_with_default, optional_key, required_key, text_kind, value,
-    words_kind,
+    Key, OptionalKey, Section, integer_kind, key_with_default, optional_key, required_key, text_kind,
+    value_kind, words_kind,
 };
 use super::super::reader::{Located, LocatedValue};
 use super::super::table::{Table, all};
@@ -35,7 +35,7 @@ pub struct Uplink {
     /// Use of the uplink after its volume is used up.
     pub volume_action: VolumeAction,
     /// Use of the uplink while its modem is in another operator's network.
-    pub roaming_use: Roaming,
+    pub roaming_use: RoamingUse,
     /// Priority: the lower value wins. Of uplinks with equal priority the one with the lower cost wins. If
     /// the costs are equal too, the uplink in use wins, otherwise the first in the file.
     pub priority: u8,
@@ -61,7 +61,7 @@ pub enum VolumePeriod {
 
 /// `roaming` of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Roaming {
+pub enum RoamingUse {
     /// The uplink is used as in its own operator's network.
     Allowed,
     /// The uplink is not used.
@@ -69,7 +69,7 @@ pub enum Roaming {
 }
 
 static INTERFACE: Key<String> = required_key("interface", kinds::INTERFACE_KIND, "Its name.");
-static BID: Optional<u16> = optional_key(
+static BID: OptionalKey<u16> = optional_key(
     "bid",
     integer_kind(1, 65_535),
     "Binding Identifier (RFC 5648), different for each uplink. Uplinks with a `bid` are all registered at the
@@ -82,7 +82,7 @@ static UPLINK_COST: Key<u16> = key_with_default(
     "0",
     "Of two uplinks with the same priority, the mobile router prefers the one with the lower cost.",
 );
-static CAPACITY_KBIT_S: Optional<u32> = optional_key(
+static CAPACITY_KBIT_S: OptionalKey<u32> = optional_key(
     "capacity",
     integer_kind(1, 100_000_000),
     "Capacity in kbit/s. It sets the uplink's share if a policy balances, until the mobile router has measured
@@ -90,7 +90,7 @@ static CAPACITY_KBIT_S: Optional<u32> = optional_key(
      else all get the same share. The mobile router measures them when the policy fills an uplink: see `carnet
      show uplinks`.",
 );
-static VOLUME_LIMIT: Optional<u64> = optional_key(
+static VOLUME_LIMIT: OptionalKey<u64> = optional_key(
     "volume",
     text_kind("volume", EXPECTED_VOLUME, parse_volume),
     "Octets that the uplink may carry in a `volume_period`, both directions together, from all programs, as
@@ -124,9 +124,9 @@ static VOLUME_ACTION: Key<VolumeAction> = key_with_default(
        shows a later period. Without `station.state_dir` no period is known, and the count since this start
        belongs to the first one."#,
 );
-static ROAMING_USE: Key<Roaming> = key_with_default(
+static ROAMING_USE: Key<RoamingUse> = key_with_default(
     "roaming",
-    words_kind(&[("allowed", Roaming::Allowed), ("never", Roaming::Never)]),
+    words_kind(&[("allowed", RoamingUse::Allowed), ("never", RoamingUse::Never)]),
     "\"allowed\"",
     r#"With `"never"` the uplink is down while ModemManager says that its modem is in a network other than its
        own operator's. If ModemManager does not answer, its last word counts for 60 s, so that its restart
@@ -138,12 +138,12 @@ static PRIORITY: Key<u8> = key_with_default(
     "10",
     "The usable uplink with the lowest number carries the traffic; among equals the first in the file.",
 );
-static SIGNAL_THRESHOLDS: Optional<SignalThresholds> = optional_key(
+static SIGNAL_THRESHOLDS: OptionalKey<SignalThresholds> = optional_key(
     "signal",
-    value("signal", "a table signal", read_thresholds).with_table(&SIGNAL_TABLE, &[]),
+    value_kind("signal", "a table signal", read_thresholds).with_table(&SIGNAL_TABLE, &[]),
     "Thresholds of signal strength for the use of the uplink, see [signal](#signal).",
 );
-static SIGNAL_FILE: Optional<PathBuf> = optional_key(
+static SIGNAL_FILE: OptionalKey<PathBuf> = optional_key(
     "signal_file",
     kinds::PATH_KIND,
     "File whose last line is the signal in dBm, such as `-61`; any program may write it. Without this key
@@ -203,15 +203,15 @@ static SIGNAL_TABLE: Section =
     Section::new("signal", "mobile_router.uplink.signal", &[&GOOD_SIGNAL_DBM, &POOR_SIGNAL_DBM]);
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedUplink {
     pub interface: Option<Located<String>>,
     /// Binding Identifier; the outer `None` if it has an error.
     pub bid: Option<Option<Located<u16>>>,
     pub config: Option<Uplink>,
 }
 
-impl Draft {
-    pub(super) fn read_table(table: &Table<'_>) -> Draft {
+impl UncheckedUplink {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedUplink {
         let interface = table.read_key_with_offset(&INTERFACE);
         let bid = table.find_key_with_offset(&BID);
         let config = all!(Uplink {
@@ -229,7 +229,7 @@ impl Draft {
             signal_file: table.read_key(&SIGNAL_FILE),
             signal_timeout: table.read_key(&SIGNAL_TIMEOUT),
         });
-        Draft { interface, bid, config }
+        UncheckedUplink { interface, bid, config }
     }
 }
 
@@ -240,7 +240,7 @@ fn read_thresholds(value: &LocatedValue<'_>) -> Option<SignalThresholds> {
     let (good, poor) = (table.read_key(&GOOD_SIGNAL_DBM), table.read_key_with_offset(&POOR_SIGNAL_DBM));
     let (good, poor) = (good?, poor?);
     if poor.value >= good {
-        let value = table.value(&POOR_SIGNAL_DBM)?;
+        let value = table.value_of_key(&POOR_SIGNAL_DBM)?;
         value.report_error(&format!("{} dBm is not less than `good`, expected less than {good}", poor.value));
         return None;
     }

@@ -8,7 +8,7 @@ use crate::config::{Dhcp, DhcpOption, DhcpReservation};
 use carnet_wire::address::MacAddress;
 
 /// Returns the config of a mobile router with two IPv4 prefixes; `lan` begins on line 11.
-fn config(lan: &str) -> String {
+fn config_with_lan(lan: &str) -> String {
     format!(
         "[station]\nname = \"n\"\n[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \
          \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nauth = \"none\"\nprefixes = \
@@ -17,12 +17,12 @@ fn config(lan: &str) -> String {
     )
 }
 
-fn table(keys: &str) -> String {
+fn lan_table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
 fn refusals_of_lan(lan: &str) -> Vec<String> {
-    let errors = Config::parse(&config(lan), "c.toml").expect_err(lan);
+    let errors = Config::parse(&config_with_lan(lan), "c.toml").expect_err(lan);
     errors.to_string().lines().map(str::to_owned).collect()
 }
 
@@ -32,7 +32,7 @@ fn ipv4_address(text: &str) -> Ipv4Addr {
 
 #[test]
 fn config_reader_returns_every_key_of_dhcp() {
-    let router = parse(&config(&table(
+    let router = parse(&config_with_lan(&lan_table(
         "prefixes = ['10.42.8.0/23']\ndns = ['192.0.2.53', '2001:db8:53::53']\ndhcp_enabled = \
          false\ndhcp_range = '10.42.9.10-10.42.9.19'\ndhcp_lease = '12h'\ndhcp_reservations = \
          ['02:00:00:00:00:0A 10.42.8.9 camera', '02:00:00:00:00:0b 10.42.8.10']\ndhcp_options = ['42 \
@@ -67,8 +67,8 @@ fn config_reader_returns_every_key_of_dhcp() {
 #[test]
 fn interfaces_share_ipv4_prefixes_in_order() {
     let shares = |lan: &str| -> Vec<Option<String>> {
-        let router = parse(&config(lan)).mobile_router.expect("a mobile router");
-        router.lan_with_ipv4_prefix().map(|(_, prefix)| Some(prefix?.to_string())).collect()
+        let router = parse(&config_with_lan(lan)).mobile_router.expect("a mobile router");
+        router.lans_with_ipv4_prefix().map(|(_, prefix)| Some(prefix?.to_string())).collect()
     };
     let named = |names: &[&str]| names.iter().map(|name| Some((*name).to_owned())).collect::<Vec<_>>();
     assert_eq!(shares("lan = ['i0']"), named(&["10.42.7.0/24"]));
@@ -196,7 +196,7 @@ fn every_error_of_dhcp_names_its_line() {
                 .into(),
         ),
     ] {
-        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&lan_table(keys)), [expected], "{keys}");
     }
 }
 
@@ -206,7 +206,7 @@ fn interface_without_ipv4_prefix_has_no_values_for_ipv4() {
         format!(
             "[[mobile_router.lan]]\ninterface = 'i1'\n[[mobile_router.lan]]\n\
                                       interface = 'i2'\n{}",
-            table(keys)
+            lan_table(keys)
         )
     };
     assert_eq!(
@@ -217,5 +217,7 @@ fn interface_without_ipv4_prefix_has_no_values_for_ipv4() {
     let expected = "c.toml:17:8: 192.0.2.53 is for DHCP, but this interface has no IPv4 prefix";
     assert!(found.iter().any(|error| error.starts_with(expected)), "{found:?}");
     // Without Router Advertisements, the values reach hosts by DHCP.
-    assert!(Config::parse(&config(&table("advertise = false\nsearch = ['bus']")), "c.toml").is_ok());
+    assert!(
+        Config::parse(&config_with_lan(&lan_table("advertise = false\nsearch = ['bus']")), "c.toml").is_ok()
+    );
 }

@@ -93,8 +93,8 @@ fn station_with_only_geonetworking_is_valid() {
                     interval: Duration::from_secs(3),
                     jitter: Duration::from_millis(750),
                 },
-                company_speed: false,
-                deviation_m: None,
+                uses_neighbour_speed: false,
+                max_position_error_m: None,
                 lifetime: None,
                 counts_broadcasts_as_beacons: false,
                 multi_hop_beacons: None,
@@ -149,7 +149,7 @@ fn config_accepts_fixed_or_adaptive_beacon_interval() {
 }
 
 #[test]
-fn areas_of_every_shape_are_read() {
+fn config_reads_areas_of_every_shape() {
     let text = "area = [\n\
                 { name = 'a', shape = 'circle', center = [48.8375, 2.1008], radius = '300m' },\n\
                 { name = 'b', shape = 'ellipse', center = [-1, 1_0], distance_a = '2km', distance_b = '1m' },\
@@ -173,7 +173,7 @@ fn areas_of_every_shape_are_read() {
 }
 
 #[test]
-fn a_trace_is_found_beside_the_config() {
+fn position_trace_is_found_in_the_folder_of_the_config() {
     let text = SMALL_GEONET_CONFIG.replace("fixed:48.8375,2.1008", "trace:drive.csv");
     let config = super::Config::parse(&text, "/etc/carnet/c.toml").expect("a config");
     assert_eq!(
@@ -297,14 +297,14 @@ fn invalid_geonet_values_are_reported() {
 }
 
 #[test]
-fn predictive_forwarding_keys_are_read() {
+fn config_reads_keys_of_predictive_forwarding() {
     let all = geonet_of(&format!(
         "{SMALL_GEONET_CONFIG}forwarding = {{ link_lifetime = '200ms' }}\n\
          beacon = {{ adaptive = true, company_speed = true, deviation = '5m', lifetime = 4 }}\n"
     ));
     assert_eq!(all.forwarding.link_lifetime, Some(Duration::from_millis(200)));
     assert_eq!(
-        (all.beacon.company_speed, all.beacon.deviation_m, all.beacon.lifetime),
+        (all.beacon.uses_neighbour_speed, all.beacon.max_position_error_m, all.beacon.lifetime),
         (true, Some(5), Some(4))
     );
     assert_eq!(
@@ -506,7 +506,7 @@ fn congestion_control_accepts_only_rates_of_its_g5() {
 }
 
 #[test]
-fn ipv6_over_geonetworking_keys_are_read() {
+fn config_reads_keys_of_ipv6_over_geonetworking() {
     let text = r#"
 ipv6_interface = "gn0"
 [geonet.ipv6]
@@ -529,8 +529,8 @@ ipv6_interface = "gn2"
 "#;
     let config = geonet_of(&format!("{SMALL_GEONET_CONFIG}{text}"));
     let ipv6 = config.ipv6.expect("IPv6");
-    assert_eq!((ipv6.interface.as_str(), ipv6.dynamic_interface.as_deref()), ("gn0", Some("gn1")));
-    assert_eq!((ipv6.learnt_links, ipv6.hop_limit), (4, Some(5)));
+    assert_eq!((ipv6.interface.as_str(), ipv6.interface_for_other_areas.as_deref()), ("gn0", Some("gn1")));
+    assert_eq!((ipv6.max_learnt_interfaces, ipv6.hop_limit), (4, Some(5)));
     assert_eq!((ipv6.reorder_wait, ipv6.reorder_rule), (Duration::from_millis(50), ReorderRule::Changed));
     assert_eq!((ipv6.reorder_hold, ipv6.congestion_mark), (ReorderHold::Acknowledgements, Some(8000)));
     assert!(ipv6.fragments_large_packets);
@@ -540,7 +540,10 @@ ipv6_interface = "gn2"
     assert_eq!(area.ipv6_interface.as_deref(), Some("gn2"));
 
     let plain = geonet_of(&format!("{SMALL_GEONET_CONFIG}ipv6_interface = \"gn0\"\n")).ipv6.expect("IPv6");
-    assert_eq!((plain.dynamic_interface, plain.learnt_links, plain.hop_limit), (None, 0, None));
+    assert_eq!(
+        (plain.interface_for_other_areas, plain.max_learnt_interfaces, plain.hop_limit),
+        (None, 0, None)
+    );
     assert_eq!((plain.reorder_wait, plain.reorder_rule), (Duration::ZERO, ReorderRule::Shorter));
     assert_eq!((plain.reorder_hold, plain.congestion_mark), (ReorderHold::Packets, None));
     assert!(!plain.fragments_large_packets);
@@ -551,7 +554,7 @@ ipv6_interface = "gn2"
 }
 
 #[test]
-fn mnpp_keys_are_read() {
+fn config_reads_keys_of_mnpp() {
     let with = |lines: &str| {
         CONFIG_WITH_EVERY_KEY.replace(
             "interface = \"wlan1\"",

@@ -55,7 +55,7 @@ const CONFIG_PIECES: [&str; 28] = [
     "2026-01-01",
 ];
 
-fn mutated_config(numbers: &mut RepeatableNumbers) -> String {
+fn build_mutated_config(numbers: &mut RepeatableNumbers) -> String {
     let mut lines: Vec<String> = CONFIG_WITH_EVERY_KEY.lines().map(str::to_owned).collect();
     for _ in 0..=numbers.number_below(3) {
         let at = numbers.number_below(lines.len());
@@ -98,7 +98,7 @@ fn parser_accepts_mutated_config_or_names_line_of_error() {
     let mut numbers = RepeatableNumbers(0x5eed_0000_ca12_4e70);
     let mut taken = 0;
     for _ in 0..CONFIG_COUNT {
-        let text = mutated_config(&mut numbers);
+        let text = build_mutated_config(&mut numbers);
         match Config::parse(&text, "c.toml") {
             Ok(config) => {
                 taken += 1;

@@ -19,7 +19,7 @@ fn config_with_prefixes(router: &str, first: &str, second: &str) -> String {
 }
 
 #[test]
-fn ipv4_prefixes_of_both_ends_are_read() {
+fn config_reads_ipv4_prefixes_of_home_agent_and_mobile_router() {
     let text =
         config_with_prefixes("\"10.42.7.0/24\", \"192.0.2.64/26\"", "\"10.42.8.0/24\"", "\"203.0.113.7/32\"");
     let config = Config::parse(&text, "c.toml").expect("valid");

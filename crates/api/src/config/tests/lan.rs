@@ -4,7 +4,7 @@ use super::super::{AllowedPackets, Dhcp, InboundFilter, InboundPolicy, PolicyPro
 use super::*;
 
 /// Returns the config of a mobile router with two prefixes; `lan` begins on line 10.
-fn config(lan: &str) -> String {
+fn config_with_lan(lan: &str) -> String {
     format!(
         "[station]\nname = \"n\"\n[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \
          \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nauth = \"none\"\nprefixes = \
@@ -13,15 +13,15 @@ fn config(lan: &str) -> String {
 }
 
 fn lans_of(lan: &str) -> Vec<Lan> {
-    parse(&config(lan)).mobile_router.expect("a mobile router").lan_interfaces
+    parse(&config_with_lan(lan)).mobile_router.expect("a mobile router").lan_interfaces
 }
 
 fn refusals_of_lan(lan: &str) -> Vec<String> {
-    let errors = Config::parse(&config(lan), "c.toml").expect_err(lan);
+    let errors = Config::parse(&config_with_lan(lan), "c.toml").expect_err(lan);
     errors.to_string().lines().map(str::to_owned).collect()
 }
 
-fn table(keys: &str) -> String {
+fn lan_table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
@@ -32,7 +32,7 @@ fn filter_of_table_without_keys() -> InboundFilter {
 
 #[test]
 fn config_reads_host_values_of_lan_table() {
-    let found = lans_of(&table(
+    let found = lans_of(&lan_table(
         "prefixes = ['2001:db8:b:7::/64']\ndns = ['2001:db8:53::53', 'fe80::1']\nsearch = ['Bus.example', \
          'example']\npref64 = '64:ff9b::/96'\nmtu = 1400\ncaptive_portal = \
          'https://portal.example/api?bus=42'\nadvertise = true\n[[mobile_router.lan]]\ninterface = 'i1'",
@@ -59,11 +59,11 @@ fn config_reads_host_values_of_lan_table() {
 
 #[test]
 fn lan_table_with_only_an_interface_filters_inbound_packets_by_default() {
-    let short = parse(&config("lan = ['i0', 'i1']"));
+    let short = parse(&config_with_lan("lan = ['i0', 'i1']"));
     let tables = "[[mobile_router.lan]]\ninterface = 'i0'\n[[mobile_router.lan]]\ninterface = 'i1'";
     let open = tables.replace("'\n[", "'\ninbound = 'any'\n[") + "\ninbound = 'any'";
-    assert_eq!(parse(&config(&open)), short);
-    assert_eq!(parse(&config("lan = ['i0', { interface = 'i1', inbound = 'any' }]")), short);
+    assert_eq!(parse(&config_with_lan(&open)), short);
+    assert_eq!(parse(&config_with_lan("lan = ['i0', { interface = 'i1', inbound = 'any' }]")), short);
     assert_eq!(
         short.mobile_router.map(|it| it.lan_interfaces),
         Some(vec![Lan::named("i0", true), Lan::named("i1", true)])
@@ -82,9 +82,9 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
     );
     assert_eq!(advertise("lan = ['i0', { interface = 'i1', advertise = false }]"), [true, false]);
     // If carnet advertises no prefix, a prefix may have any length.
-    let long = config("lan = [{ interface = 'i1', advertise = false }]").replace("b::/56", "b::/72");
+    let long = config_with_lan("lan = [{ interface = 'i1', advertise = false }]").replace("b::/56", "b::/72");
     assert!(Config::parse(&long, "c.toml").is_ok());
-    let long = config("advertise = false\nlan = [{ interface = 'i1', advertise = true }]")
+    let long = config_with_lan("advertise = false\nlan = [{ interface = 'i1', advertise = true }]")
         .replace("b::/56", "b::/72");
     let errors = Config::parse(&long, "c.toml").expect_err("too long").to_string();
     assert!(
@@ -95,7 +95,7 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
 
 #[test]
 fn config_reads_inbound_filter_of_lan_table() {
-    let found = lans_of(&table(
+    let found = lans_of(&lan_table(
         "isolated = true\nallow = [{ protocol = 'tcp', ports = [443, '5000-5010'], to = \
          ['2001:db8:a::77'] }, { protocol = 'icmpv6' }]",
     ));
@@ -121,7 +121,7 @@ fn config_reads_inbound_filter_of_lan_table() {
 #[test]
 fn check_warns_of_lan_interface_without_inbound_filter() {
     let open = |lan: &str| {
-        let warnings = parse(&config(lan)).warnings();
+        let warnings = parse(&config_with_lan(lan)).warnings();
         warnings.into_iter().filter(|warning| warning.contains("lan")).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -129,13 +129,13 @@ fn check_warns_of_lan_interface_without_inbound_filter() {
         ["mobile_router.lan: everyone outside reaches the hosts on i0, i2; expected inbound = \
           \"established\" in a table [[mobile_router.lan]]"]
     );
-    assert_eq!(open(&table("")), Vec::<String>::new());
+    assert_eq!(open(&lan_table("")), Vec::<String>::new());
 }
 
 #[test]
 fn check_warns_of_leases_that_do_not_survive() {
     let leases = |state: &str, prefixes: &str, lan: &str| {
-        let text = config(&format!("ipv4_prefixes = [{prefixes}]\n{lan}"));
+        let text = config_with_lan(&format!("ipv4_prefixes = [{prefixes}]\n{lan}"));
         let text = text.replacen("[station]\n", &format!("[station]\n{state}\n"), 1);
         let warnings = parse(&text).warnings();
         warnings.into_iter().filter(|warning| warning.contains("DHCP")).collect::<Vec<_>>()
@@ -160,12 +160,12 @@ fn check_warns_of_leases_that_do_not_survive() {
 fn rate_limit_is_in_bits_per_second() {
     for (text, rate) in [("100kbit", 100_000), ("20mbit", 20_000_000), ("10gbit", 10_000_000_000)] {
         assert_eq!(
-            lans_of(&table(&format!("rate_limit = '{text}'")))[0].inbound_filter.rate_limit,
+            lans_of(&lan_table(&format!("rate_limit = '{text}'")))[0].inbound_filter.rate_limit,
             Some(rate),
             "{text}"
         );
     }
-    let config = parse(&config(&table("rate_limit = '20mbit'")));
+    let config = parse(&config_with_lan(&lan_table("rate_limit = '20mbit'")));
     let warning = "mobile_router.lan: rate_limit on i0: the fast path does not carry packets of these hosts";
     assert!(config.warnings().iter().any(|known| known == warning), "{:?}", config.warnings());
 }
@@ -219,11 +219,11 @@ fn every_config_error_of_the_inbound_filter_names_its_line() {
             format!("c.toml:12:36: `mobile_router.lan.allow.to`: \"camera\" is no address, {host}"),
         ),
     ] {
-        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&lan_table(keys)), [expected], "{keys}");
     }
     let exceptions = "{ protocol = 'icmpv6' }, ".repeat(33);
     assert!(
-        refusals_of_lan(&table(&format!("allow = [{exceptions}]")))[0]
+        refusals_of_lan(&lan_table(&format!("allow = [{exceptions}]")))[0]
             .ends_with("too many exceptions, expected at most 32")
     );
 }
@@ -232,9 +232,9 @@ fn every_config_error_of_the_inbound_filter_names_its_line() {
 fn prefixes_for_routers_need_room_beside_the_interfaces() {
     for keys in ["delegate = 64", "delegate = 58", "prefixes = ['2001:db8:b::/64']\ndelegate = 57"] {
         let length = keys.rsplit(' ').next().and_then(|length| length.parse().ok());
-        assert_eq!(lans_of(&table(keys))[0].delegated_prefix_length, length, "{keys}");
+        assert_eq!(lans_of(&lan_table(keys))[0].delegated_prefix_length, length, "{keys}");
     }
-    assert!(lans_of(&table("delegate = 64"))[0].has_dhcpv6(false));
+    assert!(lans_of(&lan_table("delegate = 64"))[0].has_dhcpv6(false));
     let no_room = |length| {
         format!(
             "c.toml:12:12: no /{length} is left beside the interfaces, expected a shorter prefix in \
@@ -260,16 +260,16 @@ fn prefixes_for_routers_need_room_beside_the_interfaces() {
                 .to_owned(),
         ),
     ] {
-        assert_eq!(refusals_of_lan(&table(&keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&lan_table(&keys)), [expected], "{keys}");
     }
     // Routers on this interface get no part of a prefix that another interface's table has.
     let beside = |named: &str| {
-        table(&format!("delegate = 64\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = ['{named}']"))
+        lan_table(&format!("delegate = 64\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = ['{named}']"))
     };
     assert_eq!(refusals_of_lan(&beside("2001:db8:b::/56")), [no_room(64)]);
     assert_eq!(lans_of(&beside("2001:db8:b::/57"))[0].delegated_prefix_length, Some(64));
     // A /64 is the link of the interface, so no part of it can be delegated.
-    let one = config(&table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
+    let one = config_with_lan(&lan_table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
     let errors = Config::parse(&one, "c.toml").expect_err("no room");
     assert_eq!(errors.to_string().trim_end(), no_room(64));
 }
@@ -416,7 +416,7 @@ fn every_config_error_names_its_line() {
             "c.toml:15:7: no prefix is left for this interface, expected `prefixes` in its table".into(),
         ),
     ] {
-        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&lan_table(keys)), [expected], "{keys}");
     }
     let types = "expected an array of interfaces, or tables [[mobile_router.lan]]";
     assert_eq!(
@@ -432,7 +432,7 @@ fn every_config_error_names_its_line() {
 fn options_too_long_for_an_advertisement_are_refused() {
     let servers = |count: u32| -> String {
         let servers: Vec<String> = (0..count).map(|number| format!("'fd00::{number:x}:1'")).collect();
-        table(&format!("dns = [{}]", servers.join(", ")))
+        lan_table(&format!("dns = [{}]", servers.join(", ")))
     };
     assert_eq!(lans_of(&servers(75)).iter().map(|lan| lan.dns_servers.len()).sum::<usize>(), 75);
     let found = refusals_of_lan(&servers(76));
@@ -444,7 +444,7 @@ fn options_too_long_for_an_advertisement_are_refused() {
     // Each name has 62 characters, which are 64 octets in the option.
     let domains = |count: u32, last: &str| -> String {
         let domains: Vec<String> = (0..count).map(|number| format!("'{number:0>53}.bus.test'")).collect();
-        table(&format!("search = [{}, '{last}']", domains.join(", ")))
+        lan_table(&format!("search = [{}, '{last}']", domains.join(", ")))
     };
     // The option holds 1208 octets: 18 names of 64 octets and one of 56.
     let (last, longer) = ("a".repeat(54), "a".repeat(55));
@@ -455,27 +455,29 @@ fn options_too_long_for_an_advertisement_are_refused() {
         "{found:?}"
     );
     assert!(
-        refusals_of_lan(&table(&format!("search = ['{}']", "a".repeat(64))))[0]
+        refusals_of_lan(&lan_table(&format!("search = ['{}']", "a".repeat(64))))[0]
             .contains("more than 63 characters")
     );
     let long = vec!["abcd"; 51].join(".");
-    assert!(refusals_of_lan(&table(&format!("search = ['{long}']")))[0].contains("more than 253 characters"));
+    assert!(
+        refusals_of_lan(&lan_table(&format!("search = ['{long}']")))[0].contains("more than 253 characters")
+    );
     let uri = format!("https://portal.example/{}", "a".repeat(255 - 23));
     assert_eq!(
-        lans_of(&table(&format!("captive_portal = '{uri}'")))[0].captive_portal.as_deref(),
+        lans_of(&lan_table(&format!("captive_portal = '{uri}'")))[0].captive_portal.as_deref(),
         Some(&*uri)
     );
     assert!(
-        refusals_of_lan(&table(&format!("captive_portal = '{uri}a'")))[0]
+        refusals_of_lan(&lan_table(&format!("captive_portal = '{uri}a'")))[0]
             .contains("more than 255 characters")
     );
 }
 
 /// The support bundle shows the names and tables of the interfaces of the mobile network.
 #[test]
-fn lan_values_are_not_secret() {
-    for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {
-        let text = config(lan);
+fn bundle_shows_values_of_lan_table() {
+    for lan in ["lan = ['i0', 'i1']", &lan_table("dns = ['fd00::1']")] {
+        let text = config_with_lan(lan);
         let disclosed = disclose_config(&text).expect("TOML");
         assert_eq!(disclosed.left_out_keys, [""; 0], "{}", disclosed.config_text);
         assert_eq!(parse(&disclosed.config_text), parse(&text));

@@ -18,7 +18,7 @@ fn mobile_node_is_a_mobile_router_without_prefixes() {
 }
 
 #[test]
-fn ipv4_home_address_of_a_mobile_node_is_read_and_checked() {
+fn config_reads_and_checks_ipv4_home_address_of_mobile_node() {
     let with = |text: &str| mobile_node_config().replace("auth", &format!("{text}\nauth"));
     let config = parse(&with("ipv4_home_address = \"192.0.2.7\"")).mobile_router.expect("a mobile node");
     assert_eq!(config.ipv4_prefixes, ["192.0.2.7/32".parse().expect("a prefix")]);

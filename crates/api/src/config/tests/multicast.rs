@@ -5,7 +5,7 @@ use super::geonet::{SMALL_GEONET_CONFIG, geonet_of, refusals_of_lines};
 use super::{CONFIG_WITH_EVERY_KEY, Duration, parse};
 
 #[test]
-fn multicast_keys_are_read() {
+fn config_reads_multicast_keys() {
     let with = |keys: &str| format!("ipv6_interface = 'gn0'\nmulticast = {{ {keys} }}\n");
     let multicast =
         |keys: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}{}", with(keys))).multicast.expect("multicast");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    FlowAction, HeartbeatIntervals, OwnTraffic, PolicyAction, PolicyProtocol, Roaming, VolumeAction,
+    FlowAction, HeartbeatIntervals, OwnTraffic, PolicyAction, PolicyProtocol, RoamingUse, VolumeAction,
     VolumePeriod,
 };
 use super::{Config, SMALL_ROUTER_CONFIG, parse};
@@ -66,7 +66,7 @@ fn policies_name_existing_uplinks() {
 }
 
 #[test]
-fn volumes_are_parsed() {
+fn config_parses_volume_limits_of_uplinks() {
     let uplinks = parse(&router_config("")).mobile_router.expect("a router").uplinks;
     let volumes: Vec<_> = uplinks.iter().map(|uplink| (uplink.volume_limit, uplink.volume_period)).collect();
     let month = VolumePeriod::Month;
@@ -83,7 +83,7 @@ fn volumes_are_parsed() {
     let text = router_config("").replace("volume = \"5GB\", volume_period = \"day\"", text);
     let uplink = &parse(&text).mobile_router.expect("a router").uplinks[1];
     let read = (uplink.volume_day, uplink.volume_action, uplink.roaming_use);
-    assert_eq!(read, (17, VolumeAction::Stop, Roaming::Never));
+    assert_eq!(read, (17, VolumeAction::Stop, RoamingUse::Never));
     for (text, expected) in [
         ("volume_day = 0", "expected"),
         ("volume_day = 32", "expected"),
@@ -180,9 +180,9 @@ fn router_does_not_break_out_by_default_while_home_agent_is_away() {
     let with = |text: &str| parse(&router_config(text));
     let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("no packet can leave"));
     let config = with("when_home_agent_is_away = \"breakout\"");
-    assert!(warns(&config) && config.mobile_router.expect("a router").breaks_out_when_away);
+    assert!(warns(&config) && config.mobile_router.expect("a router").breaks_out_without_home_agent);
     let config = with("");
-    assert!(!warns(&config) && !config.mobile_router.expect("a router").breaks_out_when_away);
+    assert!(!warns(&config) && !config.mobile_router.expect("a router").breaks_out_without_home_agent);
 }
 
 #[test]

@@ -12,22 +12,22 @@ fn pseudonyms_with(keys: &str) -> Option<Pseudonyms> {
 }
 
 #[test]
-fn pseudonym_keys_are_read() {
+fn config_reads_keys_of_pseudonym_changes() {
     let seconds = Duration::from_secs;
     let usual = Pseudonyms {
-        first_distance_m: (800, 1500),
-        distance_m: 800,
+        first_change_distance_range_m: (800, 1500),
+        min_change_distance_m: 800,
         time: (seconds(120), seconds(360)),
-        longest_lock: seconds(255),
+        max_change_delay: seconds(255),
     };
     assert_eq!(pseudonyms_with(""), Some(usual));
     let keys = "min_first_distance = '1m'\nmax_first_distance = '1m'\ndistance = '2km'\nmin_time = '0s'\n\
                 max_time = '1h'\nlongest_lock = '0s'\n";
     let other = Pseudonyms {
-        first_distance_m: (1, 1),
-        distance_m: 2000,
+        first_change_distance_range_m: (1, 1),
+        min_change_distance_m: 2000,
         time: (seconds(0), seconds(3600)),
-        longest_lock: seconds(0),
+        max_change_delay: seconds(0),
     };
     assert_eq!(pseudonyms_with(keys), Some(other));
     assert_eq!(

@@ -60,7 +60,7 @@ fn router_config() -> String {
 }
 
 /// Config of a radio with direct routes to neighbouring vehicles (MNPP).
-const RADIO: &str =
+const RADIO_CONFIG: &str =
     "[geonet]\ninterface = \"eth1\"\nposition = \"fixed:48,11\"\nipv6_interface = \"gn0\"\nmnpp = {}\n";
 
 #[test]
@@ -86,12 +86,12 @@ fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
     assert_eq!(off("").as_deref(), Some("encrypted"));
     let in_part = Some("encrypted, packets between vehicles in the clear");
     assert_eq!(off("direct_routes = [\"2001:db8:a::/48\"]\n").as_deref(), in_part);
-    let config = router_config().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO;
+    let config = router_config().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO_CONFIG;
     assert_eq!(folder.parse(&config).expect("a config").describe_encryption().as_deref(), in_part);
 }
 
 #[test]
-fn key_pairs_of_both_ends_are_read() {
+fn config_reads_key_pairs_of_home_agent_and_mobile_router() {
     let folder = KeyFolder::new("pairs");
     folder.write_file("shared.key", PUBLIC_KEYS[1], 0o600);
     let config = folder.parse(&home_agent_config()).expect("a config");
@@ -209,7 +209,7 @@ fn next_private_key_is_read_beside_the_present_one() {
 }
 
 #[test]
-fn mistakes_in_keys_are_reported() {
+fn config_reports_mistakes_in_session_keys() {
     let folder = KeyFolder::new("mistakes");
     folder.write_file("open.key", PRIVATE_KEY, 0o640);
     folder.write_file("short.key", "abc", 0o600);
@@ -263,7 +263,7 @@ fn mistakes_in_keys_are_reported() {
             "c.toml:9:18: there are 2 keys for 1 home agents, expected one, or one for each",
         ),
         (
-            router_config() + RADIO,
+            router_config() + RADIO_CONFIG,
             "c.toml:15:8: packets to neighbouring vehicles are in the clear, expected no [geonet.mnpp], or \
              `mobile_router.direct_encryption = \"off\"`",
         ),

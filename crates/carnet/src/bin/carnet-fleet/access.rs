@@ -138,12 +138,11 @@ impl AccessFiles {
             }
             (None, None) => config.with_no_client_auth(),
             (Some(_), None) => bail!(
-                "access.key: expected the private key of access.certificate, found no such key in the \
-                 config"
+                "access.key: expected the private key of access.certificate, but the config has no access.key"
             ),
             (None, Some(_)) => bail!(
-                "access.certificate: expected the certificate of access.key, found no such key in the \
-                 config"
+                "access.certificate: expected the certificate of access.key, but the config has no \
+                 access.certificate"
             ),
         };
         Ok(TlsSettings { tls_connector: Arc::new(config).into(), authority_file: ca.to_owned() })
@@ -160,12 +159,12 @@ impl AccessFiles {
             }
             (None, None) => Ok(None),
             (Some(_), None) => bail!(
-                "access.password_file: expected the file with the password of access.user, found no such \
-                 key in the config"
+                "access.password_file: expected the file with the password of access.user, but the config \
+                 has no access.password_file"
             ),
             (None, Some(_)) => bail!(
-                "access.user: expected the etcd user of access.password_file, found no such key in the \
-                 config"
+                "access.user: expected the etcd user of access.password_file, but the config has no \
+                 access.user"
             ),
         }
     }

@@ -159,12 +159,12 @@ pub struct AgentProcess {
 
 impl AgentProcess {
     /// Starts a process that waits for its records.
-    pub fn start(recipe: AgentParameters) -> AgentProcess {
+    pub fn start(parameters: AgentParameters) -> AgentProcess {
         let (begin, begun) = channel(1);
         let (tell, told) = unbounded_channel();
         let (say, news) = unbounded_channel();
         tokio::spawn(async move {
-            let ended = run_process(recipe, begun, told, &say).await;
+            let ended = run_process(parameters, begun, told, &say).await;
             let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
             let _ = say.send(AgentEvent::Ended(why, told));
         });
@@ -204,24 +204,24 @@ pub fn socket_paths(directory: &Path, seat: &str) -> [PathBuf; 2] {
 /// Runs the process until it ends. Returns how it ended, and whether this program had stopped it. Records and
 /// a reload may come before the process is ready, so the function keeps them until then.
 async fn run_process(
-    recipe: AgentParameters,
+    parameters: AgentParameters,
     mut begun: Receiver<BTreeMap<String, String>>,
     mut told: UnboundedReceiver<AgentMessage>,
     say: &UnboundedSender<AgentEvent>,
 ) -> anyhow::Result<(String, bool)> {
-    let [store, ready] = socket_paths(&recipe.socket_directory, &recipe.name);
+    let [store, ready] = socket_paths(&parameters.socket_directory, &parameters.name);
     let (listener, _store) = bind_socket(&store, UnixListener::bind)?;
     let (readiness, _ready) = bind_socket(&ready, UnixDatagram::bind)?;
-    let mut child = Command::new(&recipe.carnet_program)
+    let mut child = Command::new(&parameters.carnet_program)
         .args(["run", "--config"])
-        .arg(&recipe.config)
+        .arg(&parameters.config)
         .arg("--store")
         .arg(&store)
         .env("NOTIFY_SOCKET", &ready)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .with_context(|| format!("cannot start {}", recipe.carnet_program.display()))?;
+        .with_context(|| format!("cannot start {}", parameters.carnet_program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
     // The records, or a reload, may come before the process is ready. A SIGHUP would end a process that has
     // no handler for it yet.
@@ -253,7 +253,7 @@ async fn run_process(
                     send_reload_signal(&child);
                 }
             }
-            line = next_line_of(&mut taken) => {
+            line = next_line_or_pending(&mut taken) => {
                 // The end of the connection means that the process is ending.
                 let Some(line) = line? else {
                     taken = None;
@@ -296,7 +296,7 @@ async fn send_records(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, St
 
 /// Returns the next line that the process has sent; `None` after the end of its connection. Without a
 /// connection it never returns. Safe to cancel.
-async fn next_line_of(
+async fn next_line_or_pending(
     taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
 ) -> std::io::Result<Option<String>> {
     match taken {

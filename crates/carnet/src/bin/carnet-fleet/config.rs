@@ -42,7 +42,7 @@ pub struct Config {
     pub program: PathBuf,
     /// Times that replace the defaults.
     #[serde(default)]
-    pub times: Times,
+    pub times: TimeLimits,
     /// Name of the seat (the home agent that the fleet runs).
     pub seat: String,
     /// Path of the home agent's config.
@@ -61,7 +61,7 @@ pub struct Config {
 /// Times by which the members decide which of them runs the home agent, in milliseconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Times {
+pub struct TimeLimits {
     beat_ms: Option<u64>,
     lease_ms: Option<u64>,
     patience_ms: Option<u64>,
@@ -82,13 +82,13 @@ fn default_carnet_program() -> PathBuf {
 }
 
 /// Returns whether a text can be a part of a key in etcd and of a file's name.
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
         && !text.starts_with('.')
 }
 
-fn is_interface(text: &str) -> bool {
+fn is_interface_name(text: &str) -> bool {
     (1..=15).contains(&text.len()) && !text.chars().any(|one| one.is_whitespace() || "/:%".contains(one))
 }
 
@@ -101,7 +101,7 @@ fn parse_neighbour(text: &str) -> Option<ProbedNeighbour> {
     let address: Ipv6Addr = address.parse().ok()?;
     let somebody = !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
     let there = match interface {
-        Some(interface) => is_interface(interface),
+        Some(interface) => is_interface_name(interface),
         None => !address.is_unicast_link_local(),
     };
     (somebody && there).then(|| ProbedNeighbour { address, interface: interface.map(str::to_owned) })
@@ -119,8 +119,8 @@ fn split_server_url(text: &str) -> Option<(&'static str, &str)> {
 }
 
 /// Returns the name that the certificate of a server has to contain.
-fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
-    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+fn parse_server_name(host_and_port: &str) -> anyhow::Result<ServerName<'static>> {
+    let host = host_and_port.rsplit_once(':').map_or(host_and_port, |(host, _)| host);
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     // Brackets may contain only an IPv6 address.
     let named = match address {
@@ -153,7 +153,7 @@ impl Config {
         let own = [("member", &self.member), ("fleet", &self.fleet), ("seat", &self.seat)];
         for (key, name) in own.into_iter().chain(self.members.iter().map(|name| ("members", name))) {
             ensure!(
-                is_name(name),
+                is_valid_name(name),
                 "{key}: expected a name of letters, digits, '-', '_' and '.', found {name:?}"
             );
         }
@@ -175,7 +175,7 @@ impl Config {
             );
         }
         for link in &self.links {
-            ensure!(is_interface(link), "links: expected names of network interfaces, found {link:?}");
+            ensure!(is_interface_name(link), "links: expected names of network interfaces, found {link:?}");
         }
         for text in &self.reach {
             ensure!(
@@ -260,7 +260,8 @@ impl Config {
         }
         let access = self.access.read_files(encrypted)?;
         let server = |place: &str| {
-            let name = access.tls_settings.as_ref().map(|tls| anyhow::Ok((tls.clone(), name(place)?)));
+            let name =
+                access.tls_settings.as_ref().map(|tls| anyhow::Ok((tls.clone(), parse_server_name(place)?)));
             anyhow::Ok(StoreServer::new(place, name.transpose()?, access.etcd_user.clone()))
         };
         places.into_iter().map(server).collect()

@@ -40,7 +40,7 @@ const MAX_KEYS_PER_ANSWER: u32 = 1000;
 const MAX_ANSWER_LENGTH: usize = 64 << 20;
 /// Maximum size in octets of all keys and values of one home agent in the store. It suffices for some hundred
 /// thousand bindings.
-const MAX_SEAT_LENGTH: usize = 512 << 20;
+const MAX_SEAT_RECORDS_LENGTH: usize = 512 << 20;
 /// Maximum size of an error answer, in octets.
 const MAX_ERROR_LENGTH: usize = 64 << 10;
 /// Maximum number of characters of etcd's text in an error message.
@@ -191,7 +191,7 @@ fn decode_base64(text: &str) -> anyhow::Result<String> {
 
 /// Returns the end of the range of keys that begin with this prefix: a text that sorts after all these keys.
 /// The prefix ends with a slash.
-fn end_of_prefix(names: &str) -> String {
+fn range_end_of_prefix(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
     // `0` is the character after the slash.
@@ -205,13 +205,13 @@ impl KeyPrefix {
         KeyPrefix(format!("/{fleet}/{seat}/"))
     }
 
-    fn name(&self, key: &StoreKey) -> String {
+    fn encoded_key(&self, key: &StoreKey) -> String {
         encode_base64(&format!("{}{key}", self.0))
     }
 
     /// Returns the end (exclusive) of the range that contains all keys of the seat.
-    fn end_of_range(&self) -> String {
-        encode_base64(&end_of_prefix(&self.0))
+    fn encoded_range_end(&self) -> String {
+        encode_base64(&range_end_of_prefix(&self.0))
     }
 
     fn parse_key(&self, name: &str) -> anyhow::Result<Option<StoreKey>> {
@@ -284,8 +284,8 @@ impl EtcdConnection {
             EtcdAnswer::Yes(response) => response,
             EtcdAnswer::No(_, why) if why == NO_AUTHENTICATION_ERROR => {
                 warn!(
-                    "etcd at {} has authentication off, so any client can change the fleet's records: \
-                     {why}",
+                    "etcd at {} has authentication off, so any client can change the records of the home \
+                     agents: {why}",
                     self.etcd_server.address
                 );
                 return Ok(Ok(None));
@@ -372,12 +372,12 @@ impl EtcdConnection {
         prefix: &KeyPrefix,
         transaction: &Transaction,
     ) -> anyhow::Result<TransactionOutcome> {
-        let owner = prefix.name(&StoreKey::Owner);
+        let owner = prefix.encoded_key(&StoreKey::Owner);
         let put =
             |key: &str, value: &str| json!({"request_put": {"key": key, "value": encode_base64(value)}});
         let mut success = vec![put(&owner, &transaction.token.to_text())];
         for (key, value) in &transaction.changes {
-            let key = prefix.name(&StoreKey::Record(key.clone()));
+            let key = prefix.encoded_key(&StoreKey::Record(key.clone()));
             success.push(match value {
                 Some(value) => put(&key, value),
                 None => json!({"request_delete_range": {"key": key}}),
@@ -413,7 +413,7 @@ impl EtcdConnection {
     /// # Errors
     /// Returns an error if it is unknown whether etcd has written the key.
     pub async fn put_value(&mut self, prefix: &KeyPrefix, key: &StoreKey, value: &str) -> anyhow::Result<()> {
-        let body = json!({"key": prefix.name(key), "value": encode_base64(value)});
+        let body = json!({"key": prefix.encoded_key(key), "value": encode_base64(value)});
         read_whole_body(self.send("/v3/kv/put", &body).await?).await?;
         Ok(())
     }
@@ -426,7 +426,7 @@ impl EtcdConnection {
         let mut snapshot = StoreSnapshot::default();
         let (mut from, mut octets) = (prefix.0.clone().into_bytes(), 0_usize);
         loop {
-            let mut body = json!({"key": STANDARD.encode(&from), "range_end": prefix.end_of_range(),
+            let mut body = json!({"key": STANDARD.encode(&from), "range_end": prefix.encoded_range_end(),
 "limit": MAX_KEYS_PER_ANSWER});
             if snapshot.revision > 0 {
                 body["revision"] = json!(snapshot.revision.to_string());
@@ -448,9 +448,9 @@ impl EtcdConnection {
                 ensure!(name >= from, "expected only the requested keys in etcd's answer, found other keys");
                 octets += pair.key.len() + pair.value.len();
                 ensure!(
-                    octets <= MAX_SEAT_LENGTH,
-                    "expected at most {MAX_SEAT_LENGTH} octets of records for this home agent in etcd, \
-                     found more"
+                    octets <= MAX_SEAT_RECORDS_LENGTH,
+                    "expected at most {MAX_SEAT_RECORDS_LENGTH} octets of records for this home agent in \
+                     etcd, found more"
                 );
                 from = name;
                 from.push(0);
@@ -476,15 +476,15 @@ impl EtcdConnection {
         let sessions = format!("{records}{SESSION_RECORD_KEYS}");
         // One transaction, so that all values have the same revision.
         let body = json!({"success": [
-        {"request_range": {"key": prefix.name(&StoreKey::Owner)}},
+        {"request_range": {"key": prefix.encoded_key(&StoreKey::Owner)}},
         {"request_range": {"key": encode_base64(&records),
-        "range_end": encode_base64(&end_of_prefix(&records)), "count_onl\
+        "range_end": encode_base64(&range_end_of_prefix(&records)), "count_onl\
                         y": true}},
         {"request_range": {
-        "key": prefix.name(&StoreKey::Record(OWN_RECORD_KEY.into())), "count_only": true
+        "key": prefix.encoded_key(&StoreKey::Record(OWN_RECORD_KEY.into())), "count_only": true
         }},
         {"request_range": {"key": encode_base64(&sessions),
-        "range_end": encode_base64(&end_of_prefix(&sessions)), "count_only": true}},
+        "range_end": encode_base64(&range_end_of_prefix(&sessions)), "count_only": true}},
         ]});
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: TransactionAnswer = serde_json::from_slice(&read_whole_body(response).await?)?;
@@ -498,15 +498,19 @@ impl EtcdConnection {
         Ok(SeatOverview { store_revision: answer.header.revision.0, owner_value: owner, node_count: nodes })
     }
 
-    /// Begins to watch all keys of a seat, from the revision after `known`.
+    /// Begins to watch all keys of a seat, from the revision after `known_revision`.
     ///
     /// # Errors
     /// Returns an error if the watch cannot begin.
-    pub async fn watch_seat(mut self, prefix: &KeyPrefix, known: StoreRevision) -> anyhow::Result<SeatWatch> {
+    pub async fn watch_seat(
+        mut self,
+        prefix: &KeyPrefix,
+        known_revision: StoreRevision,
+    ) -> anyhow::Result<SeatWatch> {
         let body = json!({"create_request": {
         "key": encode_base64(&prefix.0),
-        "range_end": prefix.end_of_range(),
-        "start_revision": known.saturating_add(1).to_string(),
+        "range_end": prefix.encoded_range_end(),
+        "start_revision": known_revision.saturating_add(1).to_string(),
         }});
         let response = tokio::time::timeout(READ_TIMEOUT, self.send("/v3/watch", &body))
             .await
@@ -589,8 +593,8 @@ async fn read_whole_body(response: Response<Incoming>) -> anyhow::Result<Bytes> 
 }
 
 /// Returns a text of another program, shortened and with printable characters only.
-fn printable_text(said: &str) -> String {
-    let printable = said.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
+fn printable_text(text: &str) -> String {
+    let printable = text.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
     printable.take(MAX_ERROR_CHARACTERS).collect()
 }
 

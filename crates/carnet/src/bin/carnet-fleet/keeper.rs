@@ -89,17 +89,17 @@ pub struct SeatKeeper {
     check_results: UnboundedSender<Result<(), String>>,
     /// Whether another carnet-fleet process uses the name of this member.
     has_rival_process: bool,
-    keys: KeyComparison,
+    key_comparison: KeyComparison,
 }
 
 /// Comparison of this member's private key with that of the fleet.
 #[derive(Debug, Default)]
 struct KeyComparison {
     /// The fleet's record of public keys at the last comparison; `None` if the fleet had no record.
-    record: Option<String>,
-    next: Option<Instant>,
+    compared_record: Option<String>,
+    next_comparison_at: Option<Instant>,
     /// Last logged difference between the member's key and the fleet's; `None` if the keys are equal.
-    difference: Option<String>,
+    logged_difference: Option<String>,
 }
 
 impl SeatKeeper {
@@ -143,7 +143,7 @@ impl SeatKeeper {
             checked_configs: checked,
             check_results: tell_checked,
             has_rival_process: false,
-            keys: KeyComparison::default(),
+            key_comparison: KeyComparison::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl SeatKeeper {
             if let AgentProcessState::None(from, _) = &self.agent_process {
                 due = due.min(*from);
             }
-            due = due.min(self.keys.next.unwrap_or(due));
+            due = due.min(self.key_comparison.next_comparison_at.unwrap_or(due));
             tokio::select! {
                 Some(news) = self.store_receiver.recv() => self.handle_store_message(news),
                 news = next_agent_event(&mut self.agent_process) => self.handle_agent_event(news),
@@ -180,7 +180,7 @@ impl SeatKeeper {
                     self.prepare_standby();
                 }
                 Some(()) = reload.recv() => {
-                    self.keys.next = Some(Instant::now());
+                    self.key_comparison.next_comparison_at = Some(Instant::now());
                     self.reload_agent_config();
                 }
                 Some(checked) = self.checked_configs.recv() => self.replace_standby(checked),
@@ -197,25 +197,29 @@ impl SeatKeeper {
     /// repeats the comparison each second, because the operator may have copied the key file.
     fn compare_keys(&mut self) {
         let record = self.seat_state.stored_record(agent::SESSIONS_RECORD);
-        let is_due = self.keys.next.is_some_and(|next| next <= Instant::now());
-        if !is_due && record == self.keys.record.as_deref() {
+        let is_due = self.key_comparison.next_comparison_at.is_some_and(|next| next <= Instant::now());
+        if !is_due && record == self.key_comparison.compared_record.as_deref() {
             return;
         }
-        self.keys.record = record.map(str::to_owned);
-        let compared = self.agent_parameters.compare_keys(self.keys.record.as_deref());
-        self.keys.next = compared.is_err().then(|| Instant::now() + KEY_COMPARISON_INTERVAL);
+        self.key_comparison.compared_record = record.map(str::to_owned);
+        let compared = self.agent_parameters.compare_keys(self.key_comparison.compared_record.as_deref());
+        self.key_comparison.next_comparison_at =
+            compared.is_err().then(|| Instant::now() + KEY_COMPARISON_INTERVAL);
         let difference = compared.err();
         let now = self.now();
         self.seat_state.handle_key_comparison(now, difference.is_none());
-        if difference != self.keys.difference {
+        if difference != self.key_comparison.logged_difference {
             match &difference {
                 Some(why) => error!(
                     "home agent {}: this member does not become the leader while others can: {why}",
                     self.name
                 ),
-                None => info!("home agent {}: this member has the private key of the fleet", self.name),
+                None => info!(
+                    "home agent {}: this member has the private key that the mobile routers expect",
+                    self.name
+                ),
             }
-            self.keys.difference = difference;
+            self.key_comparison.logged_difference = difference;
         }
     }
 
@@ -283,9 +287,9 @@ impl SeatKeeper {
         };
     }
 
-    fn handle_store_message(&mut self, news: StoreMessage) {
+    fn handle_store_message(&mut self, message: StoreMessage) {
         let now = self.now();
-        match news {
+        match message {
             StoreMessage::Outcome(id, outcome) => self.seat_state.handle_outcome(now, id, outcome),
             StoreMessage::Snapshot(follow, snapshot) if follow == self.watch_number => {
                 if std::mem::take(&mut self.has_lost_store) {
@@ -351,9 +355,9 @@ impl SeatKeeper {
         }
     }
 
-    fn handle_agent_event(&mut self, news: agent::AgentEvent) {
+    fn handle_agent_event(&mut self, event: agent::AgentEvent) {
         let now = self.now();
-        match news {
+        match event {
             // An ending process may still report events, which must not count for the next process.
             agent::AgentEvent::Working | agent::AgentEvent::Commit(..)
                 if !matches!(self.agent_process, AgentProcessState::Active(_)) => {}

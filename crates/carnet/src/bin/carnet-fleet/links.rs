@@ -74,7 +74,7 @@ impl WatchedLinks {
 
 impl LinkWatchers {
     /// Sends the first verdict, and then each changed verdict.
-    async fn watch_links(mut self, tell: Sender<LinkVerdict>) {
+    async fn watch_links(mut self, verdict_sender: Sender<LinkVerdict>) {
         let mut told = None;
         let mut found = self.current_verdict();
         loop {
@@ -82,7 +82,7 @@ impl LinkWatchers {
             let verdict = found.unwrap_or_else(|error| Some(Err(format!("unknown: {error}"))));
             if let Some(verdict) = verdict.filter(|verdict| told.as_ref() != Some(verdict)) {
                 told = Some(verdict.clone());
-                if tell.send(verdict).is_err() {
+                if verdict_sender.send(verdict).is_err() {
                     return;
                 }
             }

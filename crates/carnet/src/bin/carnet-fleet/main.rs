@@ -102,7 +102,7 @@ async fn run_keeper(config: Config) -> anyhow::Result<()> {
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let _alone = SeatLock::take_lock(directory, &config.seat)?;
-    crash::keep_reports(directory, &format!("{}.member", config.seat));
+    crash::set_report_location(directory, &format!("{}.member", config.seat));
     let servers = config.store_servers()?;
     let (end, ending) = watch::channel(false);
     let place =
@@ -119,7 +119,7 @@ async fn run_keeper(config: Config) -> anyhow::Result<()> {
     );
     let (reload, reloads) = unbounded_channel();
     let keeper = tokio::spawn(keeper.run_until_end(ending, reloads));
-    info!("member {} is up, for the seat {}", config.member, config.seat);
+    info!("member {} of the home agent {} is running", config.member, config.seat);
     loop {
         tokio::select! {
             _ = hangup.recv() => {
@@ -129,7 +129,7 @@ async fn run_keeper(config: Config) -> anyhow::Result<()> {
             _ = interrupt.recv() => break,
         }
     }
-    info!("member {} stops, and gives its seat to others", config.member);
+    info!("member {} of the home agent {} stops", config.member, config.seat);
     let _ = end.send(true);
     keeper.await?;
     Ok(())

@@ -54,8 +54,8 @@ impl SeatLock {
                     let mut holder = String::new();
                     let _ = file.read_to_string(&mut holder);
                     bail!(
-                        "another carnet-fleet already runs for the home agent (seat) {seat} on this \
-                         machine: process {holder} has locked {}",
+                        "another carnet-fleet already runs for the home agent {seat} on this machine: \
+                         process {holder} has locked {}",
                         path.display()
                     );
                 }
@@ -87,7 +87,7 @@ mod tests {
         let _other = SeatLock::take_lock(&directory, "south").expect("another seat");
         let refused = SeatLock::take_lock(&directory, "north").expect_err("there is one").to_string();
         let own = format!(
-            "already runs for the home agent (seat) north on this machine: process {} has locked ",
+            "already runs for the home agent north on this machine: process {} has locked ",
             std::process::id()
         );
         assert!(refused.contains(&own), "{refused}");

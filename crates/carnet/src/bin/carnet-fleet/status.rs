@@ -34,7 +34,7 @@ struct SeatStatus {
     /// Last member that wrote as the leader, or that gave up the leadership; `None` if no such member is
     /// known.
     last: Option<LastLeader>,
-    members: Vec<Member>,
+    members: Vec<MemberStatus>,
     /// Number of nodes for which the home agent has records; `None` if no server of the store answers.
     nodes: Option<u64>,
     store: Vec<ServerState>,
@@ -74,7 +74,7 @@ struct LastLeader {
 }
 
 #[derive(Debug, Serialize)]
-struct Member {
+struct MemberStatus {
     name: String,
     state: MemberState,
     /// Whether the member does not reach its neighbouring routers.
@@ -182,7 +182,7 @@ impl ReceivedState {
     }
 
     /// Returns the members of the config, and further members that have written.
-    fn member_list(&self) -> Vec<Member> {
+    fn member_list(&self) -> Vec<MemberStatus> {
         let owner = self.leader_name();
         let listed = |name: &str| self.seat_config.member_names.iter().any(|one| one == name);
         let mut others: Vec<&str> = self.present_members.keys().map(String::as_str).chain(owner).collect();
@@ -199,7 +199,7 @@ impl ReceivedState {
             };
             let present = present.copied().unwrap_or_default();
             let Presence { cut_off, has_other_key, .. } = present;
-            Member { name: name.to_owned(), state, cut_off, has_other_key, listed: listed(name) }
+            MemberStatus { name: name.to_owned(), state, cut_off, has_other_key, listed: listed(name) }
         })
         .collect()
     }

@@ -186,7 +186,7 @@ fn received_payload(remaining_hop_limit: u8) -> GnReceived {
     }
 }
 
-fn packet(transport: GnTransport) -> GnSendRequest {
+fn packet_request(transport: GnTransport) -> GnSendRequest {
     GnSendRequest {
         transport,
         next_header: GnNextHeader::Any,
@@ -270,12 +270,12 @@ async fn a_packet_is_sent_or_refused_with_the_reason() {
         bench.api_client.post_json("/v1/gnsend", packet).await.expect_err("refused").to_string()
     };
     let area = |name: &str| GnTransport::Gbc { area: GnArea::Name(name.to_owned()) };
-    bench.api_client.post_json("/v1/gnsend", &packet(area("crossing"))).await.expect("sent");
-    assert_eq!(refused(&packet(area("moon"))).await, "there is no area moon");
+    bench.api_client.post_json("/v1/gnsend", &packet_request(area("crossing"))).await.expect("sent");
+    assert_eq!(refused(&packet_request(area("moon"))).await, "there is no area moon");
 
-    let shb = || packet(GnTransport::Shb {});
+    let shb = || packet_request(GnTransport::Shb {});
     let circle = |latitude, longitude, radius_m| {
-        packet(GnTransport::Gac { area: GnArea::Circle(GnCircle { latitude, longitude, radius_m }) })
+        packet_request(GnTransport::Gac { area: GnArea::Circle(GnCircle { latitude, longitude, radius_m }) })
     };
     for (packet, reason) in [
         (

@@ -12,14 +12,14 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-struct OpenPort {
+struct TestPort {
     address: SocketAddr,
     api_server: ApiServer,
     _scratch_folder: ScratchFolder,
 }
 
-impl OpenPort {
-    async fn open_port(tokens: Option<&str>) -> OpenPort {
+impl TestPort {
+    async fn open_port(tokens: Option<&str>) -> TestPort {
         let scratch = ScratchFolder::new();
         // Returns a port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -38,7 +38,7 @@ impl OpenPort {
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
         let http = TcpApi { address, token_file: tokens, dashboard_directory: pages };
         let server = serve_api(&socket, Some(&http), requests, events).await.expect("a server");
-        OpenPort { address, api_server: server, _scratch_folder: scratch }
+        TestPort { address, api_server: server, _scratch_folder: scratch }
     }
 
     /// Sends a request, and returns the status and the whole answer of the server.
@@ -55,7 +55,7 @@ impl OpenPort {
 
 #[tokio::test]
 async fn loopback_port_answers_read_requests() {
-    let port = OpenPort::open_port(None).await;
+    let port = TestPort::open_port(None).await;
     let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 200);
     assert!(answer.contains("\"name\":\"bus-42\""), "{answer}");
@@ -72,7 +72,7 @@ async fn loopback_port_answers_read_requests() {
 
 #[tokio::test]
 async fn http_port_with_tokens_refuses_clients_without_one() {
-    let port = OpenPort::open_port(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
+    let port = TestPort::open_port(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
     let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 401);
     assert!(answer.to_lowercase().contains("www-authenticate: bearer"), "{answer}");
@@ -102,7 +102,7 @@ async fn begin_request(from: [u8; 4], to: SocketAddr) -> TcpStream {
 }
 
 /// Returns whether the server has ended a connection.
-async fn is_ended(stream: &mut TcpStream) -> bool {
+async fn is_closed_by_server(stream: &mut TcpStream) -> bool {
     let read = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut [0; 64])).await;
     read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0))
 }
@@ -114,7 +114,7 @@ const READ_REQUEST: &str =
 /// presented a valid token stays connected.
 #[tokio::test]
 async fn server_closes_slow_unauthenticated_connections_to_accept_new_ones() {
-    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
+    let port = TestPort::open_port(Some("read 0123456789abcdef\n")).await;
     let mut events = TcpStream::connect(port.address).await.expect("a connection");
     let request = READ_REQUEST.replace("status", "events");
     events.write_all(format!("{request}\r\n\r\n").as_bytes()).await.expect("sent");
@@ -133,14 +133,14 @@ async fn server_closes_slow_unauthenticated_connections_to_accept_new_ones() {
         assert_eq!(asked.expect("an answer beside slow connections").0, 200);
         let mut left = 0;
         for stream in &mut slow {
-            left += usize::from(!is_ended(stream).await);
+            left += usize::from(!is_closed_by_server(stream).await);
         }
         // A single source address gets at most 8 connections. Many sources get all connections except two,
         // which the event stream and this request use.
         let expected = if from_one { 8 } else { 62 };
         assert!(left <= expected, "{left} of 80 slow connections are still served");
         // The server has ended the oldest connections, not the newest.
-        assert!(left > 0 && !is_ended(&mut slow[79]).await, "{left} are left");
+        assert!(left > 0 && !is_closed_by_server(&mut slow[79]).await, "{left} are left");
     }
     let mut rest = [0; 4096];
     let more = tokio::time::timeout(Duration::from_millis(50), events.read(&mut rest)).await;
@@ -150,7 +150,7 @@ async fn server_closes_slow_unauthenticated_connections_to_accept_new_ones() {
 /// A client that sends single octets at long intervals cannot keep a connection without a request.
 #[tokio::test]
 async fn the_server_closes_a_connection_whose_request_header_is_late() {
-    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
+    let port = TestPort::open_port(Some("read 0123456789abcdef\n")).await;
     let mut stream = begin_request([127, 0, 0, 1], port.address).await;
     for _ in 0..25 {
         let read = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 64])).await;
@@ -167,7 +167,7 @@ async fn the_server_closes_a_connection_whose_request_header_is_late() {
 /// A client without a valid token gets one answer, and then its connection ends.
 #[tokio::test]
 async fn a_connection_without_a_token_ends_after_its_answer() {
-    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
+    let port = TestPort::open_port(Some("read 0123456789abcdef\n")).await;
     for (request, status) in [
         ("GET /v1/status HTTP/1.1\r\nHost: x", "401"),
         ("POST /v1/handover HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000", "401"),
@@ -219,7 +219,7 @@ async fn busy_port_is_opened_once_it_is_free() {
 
 #[tokio::test]
 async fn only_dashboard_files_are_served_without_token() {
-    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
+    let port = TestPort::open_port(Some("read 0123456789abcdef\n")).await;
     for (path, kind) in [("/", "text/html"), ("/main.js", "text/javascript"), ("/style.css", "text/css")] {
         let (status, answer) =
             port.send_request(&format!("GET {path} HTTP/1.1\r\nHost: station.example")).await;
@@ -272,7 +272,7 @@ fn promtool_command() -> Option<Command> {
 
 #[tokio::test]
 async fn metrics_have_the_format_of_prometheus() {
-    let port = OpenPort::open_port(None).await;
+    let port = TestPort::open_port(None).await;
     let (status, answer) = port.send_request("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1").await;
     assert_eq!(status, 200);
     assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");

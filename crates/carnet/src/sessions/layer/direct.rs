@@ -43,15 +43,15 @@ struct DirectPeer {
     /// The sessions in the order of [`PATH_NUMBERS`].
     sessions: [DirectSession; 2],
     /// Packets that wait for a session, with their routes.
-    pending: VecDeque<(PendingPacket, DatagramRoute)>,
+    pending_packets: VecDeque<(PendingPacket, DatagramRoute)>,
     /// Remote address of the last datagram that this station has sent; `None` before the first datagram.
-    remote: Option<Ipv6Addr>,
+    last_remote: Option<Ipv6Addr>,
     /// Time of the first message to the router since its last answer; `None` if no answer is missing.
-    asked: Option<Time>,
+    unanswered_since: Option<Time>,
     /// Time of the next handshake if no answer arrives until then. `patience` is the time between two of
     /// these handshakes.
-    renews: Time,
-    patience: Duration,
+    next_handshake_at: Time,
+    silence_limit: Duration,
 }
 
 /// All sessions with other mobile routers.
@@ -64,17 +64,17 @@ pub(super) struct DirectSessions {
 }
 
 impl DirectSessions {
-    pub(super) fn local_of(&self, socket: u32) -> Option<Ipv6Addr> {
+    pub(super) fn local_address_of_socket(&self, socket: u32) -> Option<Ipv6Addr> {
         self.sockets.iter().find(|(number, _)| *number == socket).map(|(_, local)| *local)
     }
 
-    pub(super) fn socket_of(&self, local: Ipv6Addr) -> Option<u32> {
+    pub(super) fn socket_of_local_address(&self, local: Ipv6Addr) -> Option<u32> {
         self.sockets.iter().find(|(_, known)| *known == local).map(|(number, _)| *number)
     }
 
     /// Returns whether this station last sent to one of the mobile routers at this address.
     pub(super) fn has_remote(&self, remote: Ipv6Addr) -> bool {
-        self.peers.values().any(|peer| peer.remote == Some(remote))
+        self.peers.values().any(|peer| peer.last_remote == Some(remote))
     }
 
     fn peer_mut(&mut self, id: PeerId) -> Option<&mut DirectPeer> {
@@ -96,13 +96,13 @@ impl DirectPeer {
         for session in self.sessions.iter_mut().filter(|session| session.path == path) {
             session.received_at = Some(now);
         }
-        (self.asked, self.patience) = (None, SIGNALLING_SILENCE);
+        (self.unanswered_since, self.silence_limit) = (None, SIGNALLING_SILENCE);
     }
 }
 
 /// Returns whether a packet is a Mobility Header message between these two addresses, as direct routes use
 /// it.
-fn is_message(packet: &[u8], local: Ipv6Addr, remote: Ipv6Addr) -> bool {
+fn is_direct_route_message(packet: &[u8], local: Ipv6Addr, remote: Ipv6Addr) -> bool {
     Header::parse(packet).is_ok_and(|header| {
         header.next_header == protocol::MOBILITY && (header.source, header.destination) == (local, remote)
     })
@@ -114,8 +114,8 @@ impl Sessions {
     pub fn set_care_of_addresses(&mut self, addresses: &[Ipv6Addr]) {
         self.direct_sessions.sockets.retain(|(_, local)| addresses.contains(local));
         for address in addresses.iter().take(MAX_LOCAL_ADDRESSES) {
-            if self.direct_sessions.socket_of(*address).is_none() {
-                let socket = self.take_socket();
+            if self.direct_sessions.socket_of_local_address(*address).is_none() {
+                let socket = self.new_socket_number();
                 self.direct_sessions.sockets.push_back((socket, *address));
             }
         }
@@ -132,7 +132,7 @@ impl Sessions {
         if is_taken {
             return;
         }
-        let peer = self.take_peer_id();
+        let peer = self.new_peer_id();
         let remote = RemotePeer { peer_id: peer, public_keys: vec![key], preshared_key: None };
         if !self.session_engine.set_peer(now, remote) {
             return;
@@ -148,11 +148,11 @@ impl Sessions {
                 peer,
                 key,
                 sessions,
-                pending: VecDeque::new(),
-                remote: None,
-                asked: None,
-                renews: now,
-                patience: SIGNALLING_SILENCE,
+                pending_packets: VecDeque::new(),
+                last_remote: None,
+                unanswered_since: None,
+                next_handshake_at: now,
+                silence_limit: SIGNALLING_SILENCE,
             },
         );
     }
@@ -186,28 +186,29 @@ impl Sessions {
             self.unsent_packets += 1;
             return;
         };
-        let (Some(socket), Some(peer)) =
-            (self.direct_sessions.socket_of(local), self.direct_sessions.peers.get_mut(&session))
-        else {
+        let (Some(socket), Some(peer)) = (
+            self.direct_sessions.socket_of_local_address(local),
+            self.direct_sessions.peers.get_mut(&session),
+        ) else {
             self.unsent_packets += 1;
             return;
         };
         let route = DatagramRoute { socket, remote: SocketAddr::from((remote, UDP_PORT)) };
-        peer.remote = Some(remote);
+        peer.last_remote = Some(remote);
         // Compare the newest key of this station: it is the key that the other end knows.
         let is_second =
             self.session_engine.public_keys().first().is_some_and(|own| own.octets() > peer.key.octets());
         let own_path = peer.sessions[usize::from(is_second)].path;
         let mut is_silent = false;
-        if is_message(packet, local, remote) {
-            match peer.asked {
+        if is_direct_route_message(packet, local, remote) {
+            match peer.unanswered_since {
                 None => {
-                    peer.asked = Some(now);
-                    peer.renews = now + peer.patience;
+                    peer.unanswered_since = Some(now);
+                    peer.next_handshake_at = now + peer.silence_limit;
                 }
-                Some(_) if peer.renews <= now => {
-                    peer.patience = (peer.patience * 2).min(MAX_SIGNALLING_SILENCE);
-                    peer.renews = now + peer.patience;
+                Some(_) if peer.next_handshake_at <= now => {
+                    peer.silence_limit = (peer.silence_limit * 2).min(MAX_SIGNALLING_SILENCE);
+                    peer.next_handshake_at = now + peer.silence_limit;
                     is_silent = true;
                 }
                 Some(_) => {}
@@ -232,11 +233,12 @@ impl Sessions {
             return self.encrypt_packet(now, path, route, traffic_class, may_fragment, packet);
         }
         let Some(peer) = self.direct_sessions.peers.get_mut(&session) else { return };
-        peer.pending.retain(|(pending, _)| now.saturating_since(pending.queued_at) < MAX_PENDING_TIME);
-        if peer.pending.len() < MAX_PENDING_PACKETS {
+        peer.pending_packets
+            .retain(|(pending, _)| now.saturating_since(pending.queued_at) < MAX_PENDING_TIME);
+        if peer.pending_packets.len() < MAX_PENDING_PACKETS {
             let pending =
                 PendingPacket { queued_at: now, payload: packet.to_vec(), traffic_class, may_fragment };
-            peer.pending.push_back((pending, route));
+            peer.pending_packets.push_back((pending, route));
         } else {
             self.unsent_packets += 1;
         }
@@ -251,8 +253,9 @@ impl Sessions {
             peer.sessions.map(|it| Some(it).filter(|it| self.session_engine.is_established(it.path)));
         match (first, second) {
             (Some(first), Some(second)) => {
-                let is_stale = second.received_at > first.received_at.map(|at| at + SIGNALLING_SILENCE);
-                Some(if is_stale { second.path } else { first.path })
+                let is_stale_socket =
+                    second.received_at > first.received_at.map(|at| at + SIGNALLING_SILENCE);
+                Some(if is_stale_socket { second.path } else { first.path })
             }
             (one, other) => one.or(other).map(|it| it.path),
         }
@@ -313,14 +316,14 @@ impl Sessions {
                     "the session with the mobile router with the key {} is established",
                     peer.key
                 );
-                for (pending, route) in std::mem::take(&mut peer.pending) {
+                for (pending, route) in std::mem::take(&mut peer.pending_packets) {
                     self.encrypt_pending(now, path, route, &pending);
                 }
             }
             Output::NoAnswer { .. } => {
                 // Do not try again here: the next message of the direct route begins a new handshake.
                 tracing::debug!("the mobile router with the key {} answers no handshake", peer.key);
-                peer.pending.clear();
+                peer.pending_packets.clear();
                 self.session_engine.close_session(path);
             }
             _ => {}

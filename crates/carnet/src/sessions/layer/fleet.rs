@@ -23,7 +23,7 @@ use crate::state::RecordChange;
 const RESPONSE_TYPE: u8 = 2;
 /// Largest number of responses and keys that wait for the store. With more of them the home agent drops a
 /// new response, and the router sends its initiation again.
-const MAX_HELD: usize = 16_384;
+const MAX_HELD_ITEMS: usize = 16_384;
 
 /// Paths to open, with the addresses of their routers.
 pub(super) type StoredRoutes = VecDeque<(SessionPath, SocketAddr)>;
@@ -48,16 +48,16 @@ pub(super) struct NextKeys {
 
 /// Responses and keys that wait for commits, in the order of the commits.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldItems {
     /// Each item with the number of its commit; `None` if its changes are in no commit yet.
     items: VecDeque<(Option<u64>, HeldItem)>,
     /// Number of the last commit with changes of sessions. `written` is the number of the last commit that
     /// the store has.
-    last: u64,
-    written: u64,
+    last_commit: u64,
+    written_commit: u64,
 }
 
-impl Held {
+impl HeldItems {
     /// Returns whether an announced next key of this peer waits for the store.
     pub(super) fn has_keys_of(&self, peer: PeerId) -> bool {
         self.items.iter().any(|(_, item)| matches!(item, HeldItem::Keys(next) if next.peer == peer))
@@ -101,7 +101,7 @@ impl Sessions {
 
     /// Handles the establishment of a session with a mobile router: leaves its renewal to the router, and
     /// stores its route.
-    pub(super) fn established_at_home_agent(
+    pub(super) fn handle_established_at_home_agent(
         &mut self,
         now: Time,
         path: SessionPath,
@@ -111,7 +111,7 @@ impl Sessions {
         self.session_engine.release_session(path);
         self.store_route(now, path, Some(route));
         if let Some(pair) = self.session_engine.key_pair(pair) {
-            self.state.prove_key(now, pair.local, &self.session_engine.public_keys());
+            self.state.record_used_own_key(now, pair.local, &self.session_engine.public_keys());
         }
     }
 
@@ -138,8 +138,8 @@ impl Sessions {
     pub(super) fn send_or_hold(&mut self, ready: ReadyDatagram) {
         if !self.state.is_shared() || ready.octets.first() != Some(&RESPONSE_TYPE) {
             self.ready_datagrams.push_back(ready);
-        } else if self.held.items.len() < MAX_HELD {
-            self.held.items.push_back((None, HeldItem::Response(ready)));
+        } else if self.held_items.items.len() < MAX_HELD_ITEMS {
+            self.held_items.items.push_back((None, HeldItem::Response(ready)));
         } else {
             self.unsent_packets += 1;
         }
@@ -153,27 +153,27 @@ impl Sessions {
     /// Assigns the changes that [`Self::take_changes`] has returned to this commit; `None` if it has returned
     /// none. Returns whether a response or a key waits for the commit.
     pub fn hold_until(&mut self, now: Time, commit: Option<u64>) -> bool {
-        self.held.last = commit.unwrap_or(self.held.last);
+        self.held_items.last_commit = commit.unwrap_or(self.held_items.last_commit);
         let mut has_new = false;
-        for (number, _) in self.held.items.iter_mut().rev().take_while(|(number, _)| number.is_none()) {
-            *number = Some(self.held.last);
+        for (number, _) in self.held_items.items.iter_mut().rev().take_while(|(number, _)| number.is_none()) {
+            *number = Some(self.held_items.last_commit);
             has_new = true;
         }
-        self.release(now);
+        self.release_written_items(now);
         has_new
     }
 
     /// Handles the report that the store has the commit with this number.
     pub fn handle_written(&mut self, now: Time, commit: u64) {
-        self.held.written = commit;
-        self.release(now);
+        self.held_items.written_commit = commit;
+        self.release_written_items(now);
     }
 
     /// Sends the responses and accepts the keys whose commit the store has.
-    fn release(&mut self, now: Time) {
-        let written = self.held.written;
+    fn release_written_items(&mut self, now: Time) {
+        let written = self.held_items.written_commit;
         while let Some((_, item)) =
-            self.held.items.pop_front_if(|(number, _)| number.is_some_and(|number| number <= written))
+            self.held_items.items.pop_front_if(|(number, _)| number.is_some_and(|number| number <= written))
         {
             match item {
                 HeldItem::Response(ready) => self.ready_datagrams.push_back(ready),

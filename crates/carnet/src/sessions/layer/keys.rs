@@ -16,7 +16,7 @@ use carnet_wireguard::{
     DatagramRoute, KeyPairId, PathNumber, PeerId, PrivateKey, PublicKey, RemotePeer, SessionPath,
 };
 
-use super::super::state::Stored;
+use super::super::state::StorageResult;
 use super::fleet::NextKeys;
 use super::{SIGNALLING_SILENCE, Sessions};
 
@@ -274,7 +274,7 @@ impl Sessions {
             }
             _ => return,
         };
-        self.slot_of(now, local, there);
+        self.slot_between(now, local, there);
     }
 
     /// Handles a message about keys that came out of a session.
@@ -320,7 +320,7 @@ impl Sessions {
         if old.contains(&key) {
             return true;
         }
-        if self.held.has_keys_of(id) {
+        if self.held_items.has_keys_of(id) {
             return false;
         }
         // Only the newest key in use may announce a next key. As long as no session has used the announced
@@ -346,14 +346,14 @@ impl Sessions {
         }
         if self.state.is_shared() {
             self.state.store_valid_keys(config_key, &new);
-            self.held.hold_keys(NextKeys { peer: id, keys: new, path, route });
+            self.held_items.hold_keys(NextKeys { peer: id, keys: new, path, route });
             return false;
         }
         if !self.set_peer_keys(now, id, &new) {
             self.log_messages.push_back(taken);
             return false;
         }
-        if self.state.store_valid_keys(config_key, &new) == Stored::Never {
+        if self.state.store_valid_keys(config_key, &new) == StorageResult::Never {
             self.set_peer_keys(now, id, &old);
             self.log_messages.push_back(format!(
                 "cannot store the next public key of the {name}: expected a station.state_dir that can be \
@@ -394,7 +394,7 @@ impl Sessions {
     }
 
     /// Notes which keys are in use when a session of the key pair `pair` is established.
-    pub(super) fn note_keys_in_use(
+    pub(super) fn record_keys_in_use(
         &mut self,
         now: Time,
         path: SessionPath,
@@ -405,7 +405,7 @@ impl Sessions {
         let end = self.remote_end_of_path(path, route.socket);
         if self.next_key_to_announce() == Some(pair.local) && self.key_exchange.ends_on_next_key.insert(end) {
             if let Some(remote) = self.remote_peers.get(&end.peer_id).filter(|_| end.home_agent.is_none()) {
-                self.state.note_adopter(now, pair.local, remote.config_key);
+                self.state.record_adopter(now, pair.local, remote.config_key);
             }
             if self.ends_without_next_key().is_empty() {
                 self.log_messages
@@ -431,7 +431,7 @@ impl Sessions {
         let Some(remote) = self.remote_peers.get(&id) else { return };
         let (config_key, name) = (remote.config_key, remote.name.clone());
         let [next, _] = remote.remote_peer.public_keys[..] else { return };
-        if self.state.store_valid_keys(config_key, &[next]) != Stored::Never {
+        if self.state.store_valid_keys(config_key, &[next]) != StorageResult::Never {
             self.set_peer_keys(now, id, &[next]);
             self.key_exchange.confirmed_ends.retain(|end| end.peer_id != id);
             self.log_messages.push_back(format!(
@@ -457,7 +457,7 @@ mod tests {
     use carnet_base::Endpoint;
     use carnet_mobility::SessionPeer;
     use carnet_nemo::forwarding::packet::PacketBuffer;
-    use carnet_settings::HOME_AGENT;
+    use carnet_settings::HOME_AGENT_PEER;
     use carnet_wire::ipv6::Header;
 
     use super::super::super::{OutgoingDatagram, SessionArrival};
@@ -487,8 +487,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct TestStore {
         records: BTreeMap<RecordKey, String>,
-        gathered: Vec<RecordChange>,
-        writing: Option<Vec<RecordChange>>,
+        waiting_changes: Vec<RecordChange>,
+        commit_in_progress: Option<Vec<RecordChange>>,
         last_commit: u64,
     }
 
@@ -504,7 +504,7 @@ mod tests {
         delivered_datagrams: usize,
         /// The end to kill, and the number of delivered datagrams before it is killed; `None` if no end is
         /// killed.
-        kill_before: Option<(TestEnd, usize)>,
+        kill_before_datagram: Option<(TestEnd, usize)>,
         /// Number of packets that came out of the sessions.
         arrived_packets: usize,
     }
@@ -575,7 +575,7 @@ mod tests {
                 now,
                 in_flight: VecDeque::new(),
                 delivered_datagrams: 0,
-                kill_before: None,
+                kill_before_datagram: None,
                 arrived_packets: 0,
             };
             stations.prepare_router_session();
@@ -610,7 +610,7 @@ mod tests {
         /// Kills a program, and starts it again from its files.
         fn restart(&mut self, end: TestEnd) {
             let is_member = self.state_place == StatePlace::Store && end == TestEnd::Agent;
-            (self.store.gathered, self.store.writing) = (Vec::new(), None);
+            (self.store.waiting_changes, self.store.commit_in_progress) = (Vec::new(), None);
             self.store.last_commit = 0;
             let store = is_member.then_some(&self.store);
             *self.sessions_of(end) = start_sessions(self.scratch.path(), end, self.now, store);
@@ -619,22 +619,22 @@ mod tests {
 
         /// Finishes the commit of the store, and begins the next one.
         fn run_commit(&mut self) {
-            if let Some(changes) = self.store.writing.take() {
+            if let Some(changes) = self.store.commit_in_progress.take() {
                 for (key, record) in changes {
                     self.store.records.insert(key, record.expect("no record is removed"));
                 }
                 self.store.last_commit += 1;
                 self.agent.handle_written(self.now, self.store.last_commit);
             }
-            let gathered = std::mem::take(&mut self.store.gathered);
-            self.store.writing = (!gathered.is_empty()).then_some(gathered);
+            let waiting_changes = std::mem::take(&mut self.store.waiting_changes);
+            self.store.commit_in_progress = (!waiting_changes.is_empty()).then_some(waiting_changes);
         }
 
         fn gather_changes(&mut self) {
             let changes = self.agent.take_changes();
-            let number = self.store.last_commit + 1 + u64::from(self.store.writing.is_some());
+            let number = self.store.last_commit + 1 + u64::from(self.store.commit_in_progress.is_some());
             self.agent.hold_until(self.now, (!changes.is_empty()).then_some(number));
-            self.store.gathered.extend(changes);
+            self.store.waiting_changes.extend(changes);
         }
 
         fn collect_datagrams(&mut self) {
@@ -668,10 +668,10 @@ mod tests {
                 self.run_commit();
                 self.collect_datagrams();
                 while let Some((end, octets)) = self.in_flight.pop_front() {
-                    if let Some((victim, at)) = self.kill_before
+                    if let Some((victim, at)) = self.kill_before_datagram
                         && at == self.delivered_datagrams
                     {
-                        self.kill_before = None;
+                        self.kill_before_datagram = None;
                         self.restart(victim);
                     }
                     self.delivered_datagrams += 1;
@@ -708,7 +708,7 @@ mod tests {
             let before = self.arrived_packets;
             self.router.send_inner_packet(
                 self.now,
-                HOME_AGENT,
+                HOME_AGENT_PEER,
                 (here, there),
                 false,
                 &ipv6_packet(host, peer),
@@ -795,7 +795,7 @@ mod tests {
         ) -> usize {
             let mut stations = TestStations::new(place);
             let before = stations.delivered_datagrams;
-            stations.kill_before = victim.map(|victim| (victim, before + at));
+            stations.kill_before_datagram = victim.map(|victim| (victim, before + at));
             let next = stations.rotate_key(end, 7);
             stations.run_for(Duration::from_secs(2));
             let steps = stations.delivered_datagrams - before;

@@ -20,7 +20,7 @@ fn node_change(number: u16, value: &str) -> RecordChange {
 
 fn open_journal_at(path: &Path) -> (Journal, BTreeMap<RecordKey, String>, u64) {
     let (journal, found) = Journal::open_journal(Box::new(KernelDisk), path, &[]).expect("opens");
-    (journal, found.current_records.into_iter().collect(), found.cut_octets)
+    (journal, found.current_records.into_iter().collect(), found.discarded_octets)
 }
 
 fn records_in_file(path: &Path) -> BTreeMap<RecordKey, String> {
@@ -179,9 +179,9 @@ fn journal_replaced_during_open_is_opened_again() {
     let (mut journal, ..) = open_journal_at(&path);
     journal.append_commit(&[node_change(1, "a")]).expect("appends");
     let early = File::open(&path).expect("opens");
-    assert!(has_name(&KernelDisk, &early, &path).expect("looks"));
+    assert!(is_file_at_path(&KernelDisk, &early, &path).expect("looks"));
     journal.compact_file().expect("compacts");
-    assert!(!has_name(&KernelDisk, &early, &path).expect("looks"));
+    assert!(!is_file_at_path(&KernelDisk, &early, &path).expect("looks"));
     // Another process is writing the new file, so the journal must leave it.
     let new = path.with_extension("new");
     fs::write(&new, b"half").expect("writes");
@@ -208,9 +208,9 @@ fn mostly_outdated_journal_is_rewritten() {
             .append_commit(&[node_change(round % 7, &text), node_change(100 + round, "gone")])
             .expect("appends");
         journal.append_commit(&[(node_key(100 + round), None)]).expect("appends");
-        if journal.is_wasteful() {
+        if journal.needs_compaction() {
             journal.compact_file().expect("compacts");
-            assert!(!journal.is_wasteful());
+            assert!(!journal.needs_compaction());
         }
     }
     journal.append_commit(&[node_change(1, "last")]).expect("appends");

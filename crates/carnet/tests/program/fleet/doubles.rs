@@ -15,8 +15,7 @@ fn second_carnet_fleet_does_not_disturb_the_first() {
         let words = ["timeout", "20", FLEET_PROGRAM, "run", "--config", config.to_str().expect("a path")];
         let second = fleet.host_of_member(member).run_program(&words);
         let expected = format!(
-            "carnet-fleet already runs for the home agent (seat) north on this machine: process {} has \
-             locked ",
+            "carnet-fleet already runs for the home agent north on this machine: process {} has locked ",
             first.pid()
         );
         let told = output_text(&second);

@@ -10,7 +10,7 @@ use crate::testbed::{HOME_AGENT_ADDRESS, parse_address};
 use crate::traffic::PacketSniffer;
 
 /// Returns the IPv6 source and the message type of each WireGuard datagram among the packets.
-fn messages(packets: &[Vec<u8>]) -> Vec<(std::net::Ipv6Addr, u8)> {
+fn session_messages(packets: &[Vec<u8>]) -> Vec<(std::net::Ipv6Addr, u8)> {
     let udp = packets.iter().filter(|packet| packet.len() > 52 && packet[6] == 17);
     udp.map(|packet| (<[u8; 16]>::try_from(&packet[8..24]).expect("an address").into(), packet[48])).collect()
 }
@@ -45,14 +45,14 @@ fn new_leader_of_a_fleet_begins_the_handshakes() {
     wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
     echo.wait_until_flowing();
     let report = echo.stop();
-    let messages = messages(&sniffer.stop());
+    let messages = session_messages(&sniffer.stop());
     println!("the longest silence: {:?}, messages: {}", report.longest_silence, messages.len());
     let agent = parse_address(HOME_AGENT_ADDRESS);
     assert!(messages.contains(&(agent, 1)), "{messages:?}\n{}", bruno.log());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
 }
 
-fn rotate(config: &str) -> String {
+fn rotate_keys(config: &str) -> String {
     let changed = run_carnet(&["key", "rotate", "--config", config]);
     assert!(changed.status.success(), "{changed:?}");
     let text = String::from_utf8(changed.stdout).expect("text");
@@ -66,9 +66,9 @@ fn next_keys_are_valid_at_all_members() {
     let Some(mut fleet) = TestFleet::new() else { return };
     let ([mut anna, bruno], mut router) = start_with_keys(&mut fleet);
     let config = std::fs::read_to_string(&router.config_file).expect("a config");
-    rotate(router.config_file.to_str().expect("a path"));
+    rotate_keys(router.config_file.to_str().expect("a path"));
     assert!(anna.log().contains("announced its next public key"), "{}", anna.log());
-    let of_agent = rotate(fleet.bed.scratch.path_of("anna.toml").to_str().expect("a path"));
+    let of_agent = rotate_keys(fleet.bed.scratch.path_of("anna.toml").to_str().expect("a path"));
     // From now on the router has no other key than the new one.
     router.end_by_signal(Signal::SIGKILL);
     let router = Station::start(&fleet.bed.router, &config);

@@ -10,7 +10,7 @@ use carnet_wire::address::MacAddress;
 
 use super::super::super::errors::ErrorSink;
 use super::super::super::keys::{
-    DeclaredKey, Key, Optional, ValueKind, key_with_default, optional_key, text_kind, value,
+    DeclaredKey, Key, OptionalKey, ValueKind, key_with_default, optional_key, text_kind, value_kind,
 };
 use super::super::super::reader::{List, Located};
 use super::super::super::table::{Table, all};
@@ -23,7 +23,7 @@ const MAX_RESERVATIONS: usize = 1024;
 const MAX_EXTRA_OPTIONS: usize = 64;
 /// Codes of the DHCP options that the operator cannot set, because other config keys or the DHCP server
 /// determine their values.
-const OPTIONS_OF_CARNET: [u8; 26] =
+const OPTIONS_SENT_BY_CARNET: [u8; 26] =
     [0, 1, 3, 6, 12, 15, 26, 28, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 61, 80, 81, 82, 108, 114, 119, 255];
 
 /// DHCP for IPv4 on an interface.
@@ -102,12 +102,12 @@ const EXPECTED_OPTION: &str =
     "a code, `address`, `text` or `hex`, and the value, such as \"42 address 10.42.7.1\"";
 
 const RESERVATIONS_KIND: ValueKind<List<DhcpReservation>> =
-    value("array of reservations", EXPECTED_RESERVATIONS, |value| {
+    value_kind("array of reservations", EXPECTED_RESERVATIONS, |value| {
         List::read_array(value, EXPECTED_RESERVATIONS, |item| {
             item.parse(EXPECTED_RESERVATION, parse_reservation)
         })
     });
-const OPTIONS_KIND: ValueKind<List<DhcpOption>> = value("array of options", EXPECTED_OPTIONS, |value| {
+const OPTIONS_KIND: ValueKind<List<DhcpOption>> = value_kind("array of options", EXPECTED_OPTIONS, |value| {
     List::read_array(value, EXPECTED_OPTIONS, |item| item.parse(EXPECTED_OPTION, parse_option))
 });
 
@@ -118,7 +118,7 @@ pub(super) static DHCP_ENABLED: Key<bool> = key_with_default(
     "Give hosts IPv4 addresses by DHCP, if the interface has an IPv4 prefix of at most 30 bits, see
      [on-board.md](on-board.md). With `false` another program does so, or hosts have fixed addresses.",
 );
-pub(super) static ADDRESS_RANGE: Optional<(Ipv4Addr, Ipv4Addr)> = optional_key(
+pub(super) static ADDRESS_RANGE: OptionalKey<(Ipv4Addr, Ipv4Addr)> = optional_key(
     "dhcp_range",
     text_kind("two addresses", EXPECTED_RANGE, parse_range),
     "First and last address for hosts, with `-` between, at most 16384 addresses. Without this key it is the
@@ -172,7 +172,7 @@ impl UncheckedDhcp {
             options: options.complete_items(),
         });
         let keys: [&dyn DeclaredKey; 4] = [&ADDRESS_RANGE, &LEASE_TIME, &RESERVATIONS_KEY, &OPTIONS_KEY];
-        let first = keys.iter().find_map(|key| table.value(*key)).map(|value| value.offset());
+        let first = keys.iter().find_map(|key| table.value_of_key(*key)).map(|value| value.offset());
         UncheckedDhcp {
             enabled,
             address_range: range.flatten(),
@@ -184,7 +184,7 @@ impl UncheckedDhcp {
     }
 
     /// Returns the values for an interface that the config file only names.
-    pub(super) fn of_named_interface() -> UncheckedDhcp {
+    pub(super) fn from_interface_name() -> UncheckedDhcp {
         UncheckedDhcp { enabled: Some(true), config: Some(Dhcp::default()), ..UncheckedDhcp::default() }
     }
 
@@ -232,11 +232,11 @@ impl UncheckedDhcp {
                 sink.push(reservation.offset, message);
             }
         }
-        self.check_lists(sink);
+        self.check_reservations_and_options(sink);
     }
 
     /// Checks that no reservation and no option occurs twice, and that neither list is too long.
-    fn check_lists(&self, sink: &ErrorSink<'_>) {
+    fn check_reservations_and_options(&self, sink: &ErrorSink<'_>) {
         check_unique(&self.reservations.valid_items, "reserved", |it| Some(it.mac), sink);
         check_unique(&self.reservations.valid_items, "reserved", |it| Some(it.address), sink);
         check_unique(&self.reservations.valid_items, "the name of a host", |it| it.name.as_ref(), sink);
@@ -324,13 +324,13 @@ fn parse_option(text: &str) -> Result<DhcpOption, String> {
         return wrong("does not have three parts");
     };
     let Ok(code) = code.parse::<u8>() else { return wrong("does not begin with a code from 1 to 254") };
-    if OPTIONS_OF_CARNET.contains(&code) {
+    if OPTIONS_SENT_BY_CARNET.contains(&code) {
         return wrong(&format!("has the code {code}, which carnet sets itself"));
     }
     let value = match kind {
         "text" => Some(value.as_bytes().to_vec()),
         "hex" => value.parse::<carnet_wire::address::Octets>().ok().map(|octets| octets.0),
-        "address" => addresses(value),
+        "address" => parse_addresses(value),
         _ => return wrong(&format!("has the type {kind:?}")),
     };
     match value.filter(|value| (1..=255).contains(&value.len())) {
@@ -340,7 +340,7 @@ fn parse_option(text: &str) -> Result<DhcpOption, String> {
 }
 
 /// Parses addresses with commas between.
-fn addresses(text: &str) -> Option<Vec<u8>> {
+fn parse_addresses(text: &str) -> Option<Vec<u8>> {
     let mut octets = Vec::new();
     for address in text.split(',') {
         octets.extend(address.trim().parse::<Ipv4Addr>().ok()?.octets());

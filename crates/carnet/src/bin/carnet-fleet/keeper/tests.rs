@@ -117,14 +117,14 @@ impl StoreWithUser {
     }
 }
 
-fn take_requests(told: &mut UnboundedReceiver<String>) -> Vec<String> {
-    std::iter::from_fn(|| told.try_recv().ok()).collect()
+fn take_requests(requests: &mut UnboundedReceiver<String>) -> Vec<String> {
+    std::iter::from_fn(|| requests.try_recv().ok()).collect()
 }
 
-async fn transaction_result(place: &StoreLocation) -> anyhow::Result<TransactionOutcome> {
-    EtcdConnection::connect_to(&place.store_servers[0])
+async fn transaction_result(store: &StoreLocation) -> anyhow::Result<TransactionOutcome> {
+    EtcdConnection::connect_to(&store.store_servers[0])
         .await?
-        .execute_transaction(&place.prefix, &test_transaction())
+        .execute_transaction(&store.prefix, &test_transaction())
         .await
 }
 

@@ -12,16 +12,16 @@ use super::super::super::OutgoingDatagram;
 use super::*;
 
 const START: Time = Time::from_secs(1000);
-const MESSAGE: Duration = Duration::from_millis(250);
+const MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 /// Number that each router gives to the key of its peer.
-const PEER: SessionPeer = SessionPeer(1 << 31);
+const SESSION_PEER: SessionPeer = SessionPeer(1 << 31);
 const MARKER: &[u8] = b"MARKER-of-the-payload";
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-fn care_of(router: u8, uplink: u8) -> Ipv6Addr {
+fn care_of_address(router: u8, uplink: u8) -> Ipv6Addr {
     address(&format!("2001:db8:f{router}{uplink}::10"))
 }
 
@@ -52,12 +52,12 @@ fn new_sessions(router: u8) -> Sessions {
     let config = carnet_api::config::Config::parse(&config, "r.toml").expect("a config");
     let _ = fs::remove_dir_all(&folder);
     let mut sessions = Sessions::new(&config, START, None).expect("randomness").expect("keys");
-    sessions.set_care_of_addresses(&[care_of(router, 0), care_of(router, 1)]);
+    sessions.set_care_of_addresses(&[care_of_address(router, 0), care_of_address(router, 1)]);
     sessions
 }
 
 /// A message about a direct route, with the marker behind its header.
-fn message(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
+fn direct_route_message(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
         flow_label: 0,
@@ -71,35 +71,41 @@ fn message(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
 }
 
 /// Two routers with a network between them.
-struct Pair {
+struct RouterPair {
     now: Time,
     routers: [Sessions; 2],
     /// Messages that each router has received, by remote address.
-    received: [Vec<Ipv6Addr>; 2],
+    received_from: [Vec<Ipv6Addr>; 2],
     /// Number of delivered datagrams by WireGuard's message type.
-    types: [usize; 5],
+    message_counts_by_type: [usize; 5],
 }
 
-impl Pair {
-    fn new() -> Pair {
-        let mut pair = Pair {
+impl RouterPair {
+    fn new() -> RouterPair {
+        let mut pair = RouterPair {
             now: START,
             routers: [new_sessions(0), new_sessions(1)],
-            received: [Vec::new(), Vec::new()],
-            types: [0; 5],
+            received_from: [Vec::new(), Vec::new()],
+            message_counts_by_type: [0; 5],
         };
-        pair.routers[0].accept_key(START, PEER, public_key(1));
-        pair.routers[1].accept_key(START, PEER, public_key(0));
+        pair.routers[0].accept_key(START, SESSION_PEER, public_key(1));
+        pair.routers[1].accept_key(START, SESSION_PEER, public_key(0));
         pair
     }
 
     fn send(&mut self, from: usize, local: Ipv6Addr, remote: Ipv6Addr) {
-        let packet = message(local, remote);
-        self.routers[from].send_inner_packet(self.now, PEER, (local.into(), remote.into()), false, &packet);
+        let packet = direct_route_message(local, remote);
+        self.routers[from].send_inner_packet(
+            self.now,
+            SESSION_PEER,
+            (local.into(), remote.into()),
+            false,
+            &packet,
+        );
     }
 
     /// Returns the datagrams that a router has to send.
-    fn datagrams(&mut self, from: usize) -> Vec<Vec<u8>> {
+    fn take_datagrams(&mut self, from: usize) -> Vec<Vec<u8>> {
         let router = &mut self.routers[from];
         router.handle_due_work(self.now);
         let mut datagrams = Vec::new();
@@ -112,17 +118,17 @@ impl Pair {
 
     fn deliver(&mut self, to: usize, datagram: &[u8]) {
         assert!(!datagram.windows(MARKER.len()).any(|octets| octets == MARKER), "the marker is in the clear");
-        self.types[usize::from(datagram[48])] += 1;
+        self.message_counts_by_type[usize::from(datagram[48])] += 1;
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(datagram);
         match self.routers[to].receive_ipv6_packet(self.now, &mut buffer) {
             SessionArrival::Packet(SessionPacketOrigin {
-                session_peer: PEER,
+                session_peer: SESSION_PEER,
                 tunnel_ends: (_, Endpoint::Ipv6(remote)),
                 ..
             }) => {
                 assert!(buffer.as_slice().windows(MARKER.len()).any(|octets| octets == MARKER));
-                self.received[to].push(remote);
+                self.received_from[to].push(remote);
             }
             SessionArrival::Consumed => {}
             other => panic!("{other:?}"),
@@ -133,7 +139,7 @@ impl Pair {
     fn deliver_all(&mut self) {
         for _ in 0..10 {
             for from in [0, 1] {
-                for datagram in self.datagrams(from) {
+                for datagram in self.take_datagrams(from) {
                     self.deliver(1 - from, &datagram);
                 }
             }
@@ -143,114 +149,121 @@ impl Pair {
 
 #[test]
 fn first_message_waits_for_the_handshake_and_the_answer_takes_the_same_session() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
     pair.deliver_all();
-    assert_eq!(pair.received[1], [care_of(0, 0)]);
-    pair.send(1, care_of(1, 0), care_of(0, 0));
+    assert_eq!(pair.received_from[1], [care_of_address(0, 0)]);
+    pair.send(1, care_of_address(1, 0), care_of_address(0, 0));
     pair.deliver_all();
-    assert_eq!(pair.received[0], [care_of(1, 0)]);
-    assert_eq!(pair.types[1], 1, "one handshake");
+    assert_eq!(pair.received_from[0], [care_of_address(1, 0)]);
+    assert_eq!(pair.message_counts_by_type[1], 1, "one handshake");
 }
 
 #[test]
 fn two_routers_that_begin_at_once_both_get_through() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
-    pair.send(1, care_of(1, 0), care_of(0, 0));
-    let crossing = [pair.datagrams(0), pair.datagrams(1)];
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
+    pair.send(1, care_of_address(1, 0), care_of_address(0, 0));
+    let crossing = [pair.take_datagrams(0), pair.take_datagrams(1)];
     for (from, datagrams) in crossing.iter().enumerate() {
         datagrams.iter().for_each(|datagram| pair.deliver(1 - from, datagram));
     }
     pair.deliver_all();
-    assert_eq!((pair.received[0].len(), pair.received[1].len()), (1, 1));
+    assert_eq!((pair.received_from[0].len(), pair.received_from[1].len()), (1, 1));
     for _ in 0..100 {
-        pair.now += MESSAGE;
-        pair.send(0, care_of(0, 0), care_of(1, 0));
-        pair.send(1, care_of(1, 0), care_of(0, 0));
+        pair.now += MESSAGE_INTERVAL;
+        pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
+        pair.send(1, care_of_address(1, 0), care_of_address(0, 0));
         pair.deliver_all();
     }
-    assert_eq!((pair.received[0].len(), pair.received[1].len()), (101, 101));
-    assert_eq!(pair.types[1], 2, "no handshake more");
+    assert_eq!((pair.received_from[0].len(), pair.received_from[1].len()), (101, 101));
+    assert_eq!(pair.message_counts_by_type[1], 2, "no handshake more");
 }
 
 #[test]
 fn handover_of_either_end_needs_no_handshake() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
     pair.deliver_all();
-    pair.send(0, care_of(0, 1), care_of(1, 0));
+    pair.send(0, care_of_address(0, 1), care_of_address(1, 0));
     pair.deliver_all();
-    pair.send(1, care_of(1, 1), care_of(0, 1));
+    pair.send(1, care_of_address(1, 1), care_of_address(0, 1));
     pair.deliver_all();
-    assert_eq!(pair.received, [vec![care_of(1, 1)], vec![care_of(0, 0), care_of(0, 1)]]);
-    assert_eq!(pair.types[1], 1);
+    assert_eq!(
+        pair.received_from,
+        [vec![care_of_address(1, 1)], vec![care_of_address(0, 0), care_of_address(0, 1)]]
+    );
+    assert_eq!(pair.message_counts_by_type[1], 1);
     // The next handshake uses the new addresses.
     pair.now += Duration::from_secs(125);
-    pair.send(0, care_of(0, 1), care_of(1, 1));
-    let mut datagrams = pair.datagrams(0);
+    pair.send(0, care_of_address(0, 1), care_of_address(1, 1));
+    let mut datagrams = pair.take_datagrams(0);
     pair.now += Duration::from_secs(1);
-    datagrams.extend(pair.datagrams(0));
+    datagrams.extend(pair.take_datagrams(0));
     let initiation = datagrams.iter().find(|datagram| datagram[48] == 1).expect("a handshake");
     let header = Header::parse(initiation).expect("a header");
-    assert_eq!((header.source, header.destination), (care_of(0, 1), care_of(1, 1)));
+    assert_eq!((header.source, header.destination), (care_of_address(0, 1), care_of_address(1, 1)));
 }
 
 #[test]
 fn end_that_has_restarted_is_found_by_silence() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
     pair.deliver_all();
     pair.routers[1] = new_sessions(1);
-    pair.routers[1].accept_key(pair.now, PEER, public_key(0));
-    pair.received[1].clear();
+    pair.routers[1].accept_key(pair.now, SESSION_PEER, public_key(0));
+    pair.received_from[1].clear();
     for _ in 0..8 {
-        pair.now += MESSAGE;
-        pair.send(0, care_of(0, 0), care_of(1, 0));
+        pair.now += MESSAGE_INTERVAL;
+        pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
         pair.deliver_all();
     }
-    assert!(!pair.received[1].is_empty());
+    assert!(!pair.received_from[1].is_empty());
     // Now the restarted router sends the first message, and begins the handshake.
     pair.routers[1] = new_sessions(1);
-    pair.routers[1].accept_key(pair.now, PEER, public_key(0));
+    pair.routers[1].accept_key(pair.now, SESSION_PEER, public_key(0));
     pair.now += SIGNALLING_SILENCE * 2;
-    pair.send(1, care_of(1, 0), care_of(0, 0));
+    pair.send(1, care_of_address(1, 0), care_of_address(0, 0));
     pair.deliver_all();
-    assert_eq!(pair.received[0], [care_of(1, 0)]);
-    pair.received[1].clear();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
+    assert_eq!(pair.received_from[0], [care_of_address(1, 0)]);
+    pair.received_from[1].clear();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
     pair.deliver_all();
-    assert_eq!(pair.received[1], [care_of(0, 0)], "the answer takes the session that lives");
+    assert_eq!(pair.received_from[1], [care_of_address(0, 0)], "the answer takes the session that lives");
 }
 
 #[test]
 fn router_whose_key_is_unknown_gets_no_answer() {
-    let mut pair = Pair::new();
-    pair.routers[1].end_direct(PEER);
+    let mut pair = RouterPair::new();
+    pair.routers[1].end_direct(SESSION_PEER);
     for _ in 0..40 {
-        pair.now += MESSAGE;
-        pair.send(0, care_of(0, 0), care_of(1, 0));
-        for datagram in pair.datagrams(0) {
+        pair.now += MESSAGE_INTERVAL;
+        pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
+        for datagram in pair.take_datagrams(0) {
             pair.deliver(1, &datagram);
         }
-        assert!(pair.datagrams(1).is_empty());
+        assert!(pair.take_datagrams(1).is_empty());
     }
-    assert!(pair.received[1].is_empty());
-    assert!(pair.types[1] > 3 && pair.types[4] == 0, "{:?}", pair.types);
+    assert!(pair.received_from[1].is_empty());
+    assert!(
+        pair.message_counts_by_type[1] > 3 && pair.message_counts_by_type[4] == 0,
+        "{:?}",
+        pair.message_counts_by_type
+    );
 }
 
 #[test]
-fn ended_session_carries_nothing_and_leaves_nothing() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
+fn ended_session_carries_no_packet_and_leaves_no_state() {
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
     pair.deliver_all();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
-    let last = pair.datagrams(0);
-    pair.routers[1].end_direct(PEER);
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
+    let last = pair.take_datagrams(0);
+    pair.routers[1].end_direct(SESSION_PEER);
     pair.deliver(1, &last[0]);
-    assert_eq!(pair.received[1].len(), 1);
-    pair.send(1, care_of(1, 0), care_of(0, 0));
-    assert!(pair.datagrams(1).is_empty());
+    assert_eq!(pair.received_from[1].len(), 1);
+    pair.send(1, care_of_address(1, 0), care_of_address(0, 0));
+    assert!(pair.take_datagrams(1).is_empty());
     assert_eq!(pair.routers[1].session_engine.session_count(), 0);
 }
 
@@ -258,10 +271,10 @@ fn ended_session_carries_nothing_and_leaves_nothing() {
 fn keys_of_config_and_of_this_station_are_refused() {
     let mut router = new_sessions(0);
     for key in [public_key(0), public_key(99)] {
-        router.accept_key(START, PEER, key);
+        router.accept_key(START, SESSION_PEER, key);
         assert!(router.direct_sessions.peers.is_empty());
     }
-    router.accept_key(START, PEER, public_key(1));
+    router.accept_key(START, SESSION_PEER, public_key(1));
     assert_eq!(router.direct_sessions.peers.len(), 1);
     // A home agent announces the same key as its next key, so the sessions for direct routes end.
     router.release_key(PublicKey::from(public_key(1)));
@@ -272,10 +285,10 @@ fn keys_of_config_and_of_this_station_are_refused() {
 /// with direct routes.
 #[test]
 fn datagram_from_another_port_or_to_an_address_without_routes_is_not_opened() {
-    let mut pair = Pair::new();
-    pair.send(0, care_of(0, 0), care_of(1, 0));
-    let mut datagram = pair.datagrams(0).remove(0);
-    let elsewhere = care_of(3, 0).octets();
+    let mut pair = RouterPair::new();
+    pair.send(0, care_of_address(0, 0), care_of_address(1, 0));
+    let mut datagram = pair.take_datagrams(0).remove(0);
+    let elsewhere = care_of_address(3, 0).octets();
     let mut foreign = datagram.clone();
     foreign[24..40].copy_from_slice(&elsewhere);
     let mut buffer = PacketBuffer::new();
@@ -283,5 +296,5 @@ fn datagram_from_another_port_or_to_an_address_without_routes_is_not_opened() {
     assert_eq!(pair.routers[1].receive_ipv6_packet(pair.now, &mut buffer), SessionArrival::Foreign);
     datagram[40..42].copy_from_slice(&53u16.to_be_bytes());
     pair.deliver(1, &datagram);
-    assert!(pair.datagrams(1).is_empty());
+    assert!(pair.take_datagrams(1).is_empty());
 }

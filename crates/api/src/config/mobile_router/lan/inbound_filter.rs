@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use super::super::super::errors::ErrorSink;
 use super::super::super::keys::{
-    Disclosure, Key, Optional, Section, ValueKind, key_with_default, optional_key, required_key, text_kind,
-    value, words_kind,
+    Disclosure, Key, OptionalKey, Section, ValueKind, key_with_default, optional_key, required_key,
+    text_kind, value_kind, words_kind,
 };
 use super::super::super::reader::{List, Located, LocatedValue};
 use super::super::super::table::{Table, all};
@@ -72,12 +72,13 @@ const EXPECTED_RATE: &str = "a rate from 100kbit to 10gbit such as \"20mbit\"";
 const EXPECTED_HOSTS: &str = "an array of addresses";
 const EXPECTED_HOST: &str = "an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
 
-const EXCEPTIONS_KIND: ValueKind<List<Exception>> = value("array of tables", EXPECTED_EXCEPTIONS, |value| {
-    List::read_array(value, EXPECTED_EXCEPTIONS, Exception::read_exception)
-})
-.with_table(&SECTION, &[])
-.with_disclosure(Disclosure::Open);
-const HOSTS_KIND: ValueKind<List<IpAddr>> = value("array of addresses", EXPECTED_HOSTS, |value| {
+const EXCEPTIONS_KIND: ValueKind<List<Exception>> =
+    value_kind("array of tables", EXPECTED_EXCEPTIONS, |value| {
+        List::read_array(value, EXPECTED_EXCEPTIONS, Exception::read_exception)
+    })
+    .with_table(&SECTION, &[])
+    .with_disclosure(Disclosure::Open);
+const HOSTS_KIND: ValueKind<List<IpAddr>> = value_kind("array of addresses", EXPECTED_HOSTS, |value| {
     List::read_array(value, EXPECTED_HOSTS, |item| item.parse(EXPECTED_HOST, parse_host))
 });
 
@@ -102,9 +103,9 @@ pub(super) static IS_ISOLATED: Key<bool> = key_with_default(
     "false",
     "No packets pass between this interface and the other interfaces of `lan`.",
 );
-pub(super) static RATE_LIMIT: Optional<u64> = optional_key(
+pub(super) static RATE_LIMIT: OptionalKey<u64> = optional_key(
     "rate_limit",
-    text_kind("rate", EXPECTED_RATE, rate),
+    text_kind("rate", EXPECTED_RATE, parse_rate),
     r#"Maximum rate of each host, from it and to it, in `kbit`, `mbit` or `gbit` per second such as
        `"20mbit"`, from 100kbit to 10gbit. Packets above it are dropped. Packets of these hosts do not take
        the fast path. See [on-board.md](on-board.md#a-rate-for-each-host)."#,
@@ -136,7 +137,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// Parses a rate in bits per second.
-fn rate(text: &str) -> Result<u64, String> {
+fn parse_rate(text: &str) -> Result<u64, String> {
     let wrong = || Err(format!("{text:?} is no rate, expected {EXPECTED_RATE}"));
     let Some(unit) = text.find(|c: char| !c.is_ascii_digit()) else { return wrong() };
     let (number, unit) = text.split_at(unit);
@@ -206,17 +207,17 @@ impl Exception {
 
 /// The keys of the inbound filter, with the positions of their values.
 #[derive(Clone, Default)]
-pub(in crate::config) struct Draft {
+pub(in crate::config) struct UncheckedInboundFilter {
     allow: List<Exception>,
     /// Position of the value of `allow`, if the table has it.
     allow_at: Option<usize>,
     pub config: Option<InboundFilter>,
 }
 
-impl Draft {
-    pub(super) fn read_table(table: &Table<'_>) -> Draft {
+impl UncheckedInboundFilter {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedInboundFilter {
         let allow = table.read_key(&ALLOWED_PACKETS).unwrap_or_default();
-        let allow_at = table.value(&ALLOWED_PACKETS).map(|value| value.offset());
+        let allow_at = table.value_of_key(&ALLOWED_PACKETS).map(|value| value.offset());
         let exceptions = allow.complete_items().and_then(|all| all.into_iter().map(|it| it.config).collect());
         let config = all!(InboundFilter {
             inbound_policy: table.read_key(&INBOUND_POLICY),
@@ -224,12 +225,12 @@ impl Draft {
             is_isolated: table.read_key(&IS_ISOLATED),
             rate_limit: table.read_key(&RATE_LIMIT),
         });
-        Draft { allow, allow_at, config }
+        UncheckedInboundFilter { allow, allow_at, config }
     }
 
     /// Creates the draft of an interface that the config file only names.
-    pub(super) fn of_named_interface() -> Draft {
-        Draft { config: Some(InboundFilter::default()), ..Draft::default() }
+    pub(super) fn from_interface_name() -> UncheckedInboundFilter {
+        UncheckedInboundFilter { config: Some(InboundFilter::default()), ..UncheckedInboundFilter::default() }
     }
 
     /// Reports conflicts between the values. `prefixes` are those of the mobile router, of both families;
