@@ -81,7 +81,7 @@ pub enum ExperimentKind {
 pub enum ExperimentNetwork {
     /// Mobile router and home agent.
     #[default]
-    TestNetworks,
+    Routers,
     /// Two vehicles.
     OneHop,
     /// Two vehicles and a relay between them.

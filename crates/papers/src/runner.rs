@@ -176,7 +176,7 @@ pub fn run_experiments(
         experiments.iter().filter(there).copied().collect::<Vec<_>>()
     };
     let made = runner
-        .measure_with_routers(&at(ExperimentNetwork::TestNetworks), programs)
+        .measure_with_routers(&at(ExperimentNetwork::Routers), programs)
         .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::OneHop), 1))
         .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::TwoHops), 2))
         .and_then(|()| {

@@ -866,7 +866,7 @@ mod tests {
             check_has_radio(&scenario, node, radio).expect("is there");
         }
         let told = check_has_radio(&scenario, "car", Some("wlan0")).expect_err("is not there").to_string();
-        assert!(told.contains("car wants") && told.ends_with("it has: wlan1"), "{told}");
+        assert!(told.contains("node car: expected") && told.contains("(wlan1)"), "{told}");
     }
 
     #[test]

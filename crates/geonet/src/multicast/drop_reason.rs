@@ -11,7 +11,7 @@ carnet_base::drop_reasons! {
         /// address as source.
         BadMld = "bad_mld",
         /// A report about a group for which the proxy has no room.
-        TooManyGroupsError = "too_many_groups",
+        TooManyGroups = "too_many_groups",
         /// The proxy does not forward packets of this scope: interface scope, link scope and, for a group
         /// without an area, site scope.
         Scope = "scope",

@@ -448,7 +448,7 @@ impl MulticastProxy {
         self.counters.received_reports += u64::from(!matches!(message, MldMessage::Query(_)));
         // Send at once the queries that the report requires.
         self.handle_timeout(now);
-        if full { Err(MulticastDrop::TooManyGroupsError) } else { Ok(()) }
+        if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
     }
 
     /// Sends Packet Too Big to the sending host (RFC 8200 5), as for a unicast packet. The source of the

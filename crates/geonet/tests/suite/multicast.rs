@@ -547,7 +547,7 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
     }
     assert_eq!(
         lan.receive_packet(&version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[])),
-        Err(MulticastDrop::TooManyGroupsError)
+        Err(MulticastDrop::TooManyGroups)
     );
     assert_eq!(lan.proxy.memberships().count(), 256);
     // When the membership of a group ends, the table has room for another group.

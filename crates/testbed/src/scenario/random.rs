@@ -48,7 +48,7 @@ pub enum LinkEventKind {
     /// The link accepts all frames and delivers none.
     Blackhole,
     /// The link gets the properties of `degrade`.
-    LinkDegradation,
+    Degrade,
 }
 
 /// Converts the random events of a scenario to actions of its timetable.
@@ -108,7 +108,7 @@ fn draw_actions(random: &RandomLinkEvents, seed: u64) -> Vec<Action> {
                     action.label = format!("{name} is a black hole");
                     action.blackhole = Some(end.clone());
                 }
-                LinkEventKind::LinkDegradation => {
+                LinkEventKind::Degrade => {
                     action.label = format!("{name} gets bad");
                     let to = Spanned::new(0..0, random.degrade.clone());
                     action.degrade = Some(LinkDegradation { link: end.clone(), to });
@@ -132,7 +132,7 @@ mod tests {
             from: Duration(2 * SECOND),
             to: Duration(52 * SECOND),
             links: (0..3).map(end).collect(),
-            kinds: vec![LinkEventKind::Carrier, LinkEventKind::Blackhole, LinkEventKind::LinkDegradation],
+            kinds: vec![LinkEventKind::Carrier, LinkEventKind::Blackhole, LinkEventKind::Degrade],
             alive: 1,
             degrade: Emulation::default(),
         }
