@@ -17,7 +17,9 @@ use sanstun::{
 use zeroize::Zeroizing;
 
 use crate::handshake_queue::{HandshakeQueue, WaitingHandshake};
-use crate::session::{PathSession, RemoteKeys, SessionEvent};
+use crate::session::{
+    FIRST_REOPENING_INTERVAL, FIRST_RETRANSMISSION_INTERVAL, PathSession, RemoteKeys, SessionEvent,
+};
 use crate::timestamp::HandshakeClock;
 use crate::unknown_keys::UnknownKeyReports;
 use crate::{
@@ -491,6 +493,23 @@ impl SessionEngine {
     /// keys is established, the engine does not renew sessions of older keys. Returns whether the peer is
     /// known.
     pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
+        self.open_with_interval(now, path, route, FIRST_RETRANSMISSION_INTERVAL)
+    }
+
+    /// Opens a session on a path that an earlier run, or another machine with this end's keys and address, had
+    /// open. The network may still route responses to that machine, so the first retransmissions follow after
+    /// 62.5 and 125 ms.
+    pub fn reopen_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
+        self.open_with_interval(now, path, route, FIRST_REOPENING_INTERVAL)
+    }
+
+    fn open_with_interval(
+        &mut self,
+        now: Time,
+        path: SessionPath,
+        route: DatagramRoute,
+        interval: Duration,
+    ) -> bool {
         let mut is_carried = false;
         let mut is_open = false;
         for line in self.session_identities_of_path(path) {
@@ -505,7 +524,7 @@ impl SessionEngine {
             session.is_opened_by_caller = !is_carried;
             is_carried |= session.is_established();
             if session.is_opened_by_caller && !is_carried {
-                self.begin_handshake(now, line);
+                self.begin_handshake_with_interval(now, line, interval);
             }
         }
         is_open
@@ -1102,11 +1121,15 @@ impl SessionEngine {
 
     /// Begins a handshake of a session that has a route, unless a handshake is in progress.
     fn begin_handshake(&mut self, now: Time, line: SessionIdentity) {
+        self.begin_handshake_with_interval(now, line, FIRST_RETRANSMISSION_INTERVAL);
+    }
+
+    fn begin_handshake_with_interval(&mut self, now: Time, line: SessionIdentity, interval: Duration) {
         let Some(session) = self.session_by_identity.get_mut(&line).filter(|session| session.route.is_some())
         else {
             return;
         };
-        let initiation = session.begin_handshake(&self.handshake_clock, now);
+        let initiation = session.begin_handshake(&self.handshake_clock, now, interval);
         self.send_initiation(line, initiation);
         self.schedule_next_deadline(now, line);
     }

@@ -12,6 +12,10 @@ use crate::{PresharedKey, PublicKey, SessionPath, WireguardDropReason};
 
 /// Interval after which a session first repeats an initiation without a response.
 pub(crate) const FIRST_RETRANSMISSION_INTERVAL: Duration = Duration::from_millis(250);
+/// First interval of a path that an earlier run of this end had open. The network may still route the remote
+/// end's response to the machine that had this end's address before. The interval doubles too, and becomes
+/// [`FIRST_RETRANSMISSION_INTERVAL`] with the second retransmission.
+pub(crate) const FIRST_REOPENING_INTERVAL: Duration = Duration::from_micros(62_500);
 /// Longest interval between two retransmissions of an initiation. The library retransmits after 5 s; with a
 /// shorter interval it never does.
 pub(crate) const MAX_RETRANSMISSION_INTERVAL: Duration = Duration::from_secs(4);
@@ -38,7 +42,8 @@ pub struct DatagramRoute {
 struct InitiationRetransmission {
     next_attempt_at: Time,
     interval: Duration,
-    /// Number of initiations of this handshake so far.
+    /// Number of initiations of this handshake so far, without those that followed after less than
+    /// [`FIRST_RETRANSMISSION_INTERVAL`].
     sent_initiations: u32,
     /// Whether a cookie has already caused an initiation since the last retransmission by the timer. Further
     /// cookies then cause none, so an attacker who forges cookies causes no flood.
@@ -147,11 +152,17 @@ impl PathSession {
         HANDSHAKE_RATE.try_take_tokens(&mut self.handshake_bucket_full_at, now, 1)
     }
 
-    /// Begins a handshake, and returns the initiation; `None` if a handshake is in progress.
-    pub(crate) fn begin_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
+    /// Begins a handshake, and returns the initiation; `None` if a handshake is in progress. The first
+    /// retransmission follows after `interval`.
+    pub(crate) fn begin_handshake(
+        &mut self,
+        clock: &HandshakeClock,
+        now: Time,
+        interval: Duration,
+    ) -> Option<Box<[u8]>> {
         let at = self.next_initiation_instant(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
-        self.begin_retransmission(now, FIRST_RETRANSMISSION_INTERVAL);
+        self.begin_retransmission(now, interval);
         Some((*initiation).into())
     }
 
@@ -253,12 +264,13 @@ impl PathSession {
             retransmission.interval = (retransmission.interval * 2).min(MAX_RETRANSMISSION_INTERVAL);
             retransmission.next_attempt_at = now + retransmission.interval;
             retransmission.has_answered_cookie = false;
-            retransmission.sent_initiations += 1;
+            let was_early = retransmission.interval <= FIRST_RETRANSMISSION_INTERVAL;
+            retransmission.sent_initiations += u32::from(!was_early);
             let sent = retransmission.sent_initiations;
             if let Some(initiation) = self.noise_tunnel.restart_handshake(marked) {
                 events.push(SessionEvent::Send((*initiation).into()));
             }
-            if sent == UNANSWERED_INITIATIONS_BEFORE_REPORT {
+            if sent == UNANSWERED_INITIATIONS_BEFORE_REPORT && !was_early {
                 events.push(SessionEvent::NoAnswer);
             }
         }

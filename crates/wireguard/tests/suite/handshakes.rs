@@ -25,13 +25,12 @@ fn session_carries_payload_that_is_no_ip_packet_in_both_directions() {
     }
 }
 
-#[test]
-fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
-    let mut network = TestNetwork::new();
-    network.open_session(1);
+/// Loses all initiations of the router. Returns the times of the first `count` ones, in milliseconds since the
+/// first one.
+fn times_of_lost_initiations(network: &mut TestNetwork, count: usize) -> Vec<u128> {
     let mut sent = vec![Duration::ZERO];
     let start = network.now;
-    while sent.len() < 9 {
+    while sent.len() < count {
         let next = network.router_engine.poll_timeout().expect("a retransmission");
         network.datagrams_on_wire.clear();
         network.run_due_timers(next);
@@ -39,7 +38,14 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
             sent.push(network.now.saturating_since(start));
         }
     }
-    let millis: Vec<u128> = sent.iter().map(Duration::as_millis).collect();
+    sent.iter().map(Duration::as_millis).collect()
+}
+
+#[test]
+fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
+    let mut network = TestNetwork::new();
+    network.open_session(1);
+    let millis = times_of_lost_initiations(&mut network, 9);
     assert_eq!(millis, [0, 250, 750, 1750, 3750, 7750, 11750, 15750, 19750]);
     assert_eq!(network.router_outputs, [Output::NoAnswer { path: session_path(1) }]);
     network.deliver_all_datagrams();
@@ -47,6 +53,18 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
         network.router_engine.is_established(session_path(1))
             && network.home_agent_engine.is_established(session_path(1))
     );
+}
+
+/// The report that nothing answers comes as late as on a new path: the home agent of a fleet forgets the route
+/// then.
+#[test]
+fn lost_initiation_on_a_reopened_path_is_sent_again_after_62_ms() {
+    let mut network = TestNetwork::new();
+    network.reopen_session(1);
+    assert_eq!(times_of_lost_initiations(&mut network, 7), [0, 62, 187, 437, 937, 1937, 3937]);
+    assert!(network.router_outputs.is_empty());
+    assert_eq!(times_of_lost_initiations(&mut network, 2).len(), 2);
+    assert_eq!(network.router_outputs, [Output::NoAnswer { path: session_path(1) }]);
 }
 
 /// The round trip takes 1.4 s, so the router repeats each initiation before the answer to it arrives.

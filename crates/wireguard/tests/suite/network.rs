@@ -132,6 +132,13 @@ impl TestNetwork {
         self.collect_datagrams();
     }
 
+    /// Opens a session of the router on a path that an earlier run had open.
+    pub fn reopen_session(&mut self, number: u8) {
+        let route = DatagramRoute { socket: u32::from(number), remote: home_address() };
+        assert!(self.router_engine.reopen_session(self.now, session_path(number), route));
+        self.collect_datagrams();
+    }
+
     /// Puts the datagrams of both ends on the wire.
     pub fn collect_datagrams(&mut self) {
         while let Some(output) = self.router_engine.poll_output() {

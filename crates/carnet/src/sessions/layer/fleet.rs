@@ -94,7 +94,7 @@ impl Sessions {
             // The mobile router may already have begun the session itself.
             if !self.session_engine.is_established(path) {
                 let socket = if remote.is_ipv6() { HOME_AGENT_IPV6_SOCKET } else { HOME_AGENT_IPV4_SOCKET };
-                self.session_engine.open_session(now, path, DatagramRoute { socket, remote });
+                self.session_engine.reopen_session(now, path, DatagramRoute { socket, remote });
             }
         }
     }
