@@ -496,9 +496,9 @@ impl SessionEngine {
         self.open_with_interval(now, path, route, FIRST_RETRANSMISSION_INTERVAL)
     }
 
-    /// Opens a session on a path that an earlier run, or another machine with this end's keys and address, had
-    /// open. The network may still route responses to that machine, so the first retransmissions follow after
-    /// 62.5 and 125 ms.
+    /// Opens a session on a path that an earlier run, or another machine with this end's keys and address,
+    /// had open. The network may still route responses to that machine, so the first retransmissions follow
+    /// after 62.5 and 125 ms.
     pub fn reopen_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
         self.open_with_interval(now, path, route, FIRST_REOPENING_INTERVAL)
     }

@@ -25,8 +25,8 @@ fn session_carries_payload_that_is_no_ip_packet_in_both_directions() {
     }
 }
 
-/// Loses all initiations of the router. Returns the times of the first `count` ones, in milliseconds since the
-/// first one.
+/// Loses all initiations of the router. Returns the times of the first `count` ones, in milliseconds since
+/// the first one.
 fn times_of_lost_initiations(network: &mut TestNetwork, count: usize) -> Vec<u128> {
     let mut sent = vec![Duration::ZERO];
     let start = network.now;
@@ -55,8 +55,8 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
     );
 }
 
-/// The report that nothing answers comes as late as on a new path: the home agent of a fleet forgets the route
-/// then.
+/// The report that nothing answers comes as late as on a new path: the home agent of a fleet forgets the
+/// route then.
 #[test]
 fn lost_initiation_on_a_reopened_path_is_sent_again_after_62_ms() {
     let mut network = TestNetwork::new();
