@@ -500,8 +500,8 @@ impl Leadership {
         // If the store refuses although the key is unchanged, the member waits before the next attempt.
         self.may_lead_from = self.may_lead_from.max(now + self.config.keep_alive_interval);
         if self.leader_state.take().is_some() {
-            let by = self.owner_token.1.as_ref().map_or("something else", |token| &token.member);
-            self.stop_agent(format!("the seat has been taken by {by}"));
+            let by = self.owner_token.1.as_ref().map_or("another program", |token| &token.member);
+            self.stop_agent(format!("{by} has taken the leadership"));
         }
     }
 
@@ -615,7 +615,7 @@ impl Leadership {
     fn start_or_stop_agent(&mut self, now: Time) {
         if self.leader_state.is_some() && matches!(self.agent_state, AgentState::ForwardsUntil(_)) {
             // The home agent continued while another member led, so its records may be outdated.
-            self.stop_agent("the leadership has come back".into());
+            self.stop_agent("this member leads again, and the home agent's records may be outdated".into());
         }
         let writing = self
             .outstanding_transaction

@@ -59,7 +59,7 @@ impl EchoRequests {
     /// Fails if the kernel creates no such socket.
     pub fn open(neighbours: Vec<ProbedNeighbour>) -> Result<EchoRequests> {
         let failed = |error: io::Error| {
-            Error::from_kernel_refusal("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error)
+            Error::from_kernel_refusal("open a socket for ICMPv6 Echo (needs CAP_NET_RAW)", error)
         };
         let identifier = random_octets::<2>().map_err(failed)?;
         let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).map_err(failed)?;

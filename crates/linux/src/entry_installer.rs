@@ -792,7 +792,7 @@ impl EntryInstaller {
             self.fast_path.conntrack_obstacle().filter(|_| scope > 0 || self.rule_table.has_rules());
         let conntrack = conntrack.map(|why| {
             format!(
-                "packets at which rules of the packet filter look take the slow path, because programs \
+                "packets that rules of the packet filter examine take the slow path, because BPF programs \
                  cannot use the kernel's connection tracking: {why}"
             )
         });

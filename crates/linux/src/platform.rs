@@ -332,7 +332,8 @@ impl Platform {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let failed = |e: io::Error| Error::from_kernel_refusal("receive from the kernel", e);
+        let failed =
+            |e: io::Error| Error::from_kernel_refusal("receive packets and events from the kernel", e);
         let news = &mut self.state_keeper.netlink_changes;
         self.netlink_monitor.poll_changes(cx, news).map_err(failed)?;
         if std::mem::take(&mut news.routing_changed) {

@@ -644,7 +644,9 @@ impl LoadedPrograms {
             let program = find_program::<SchedClassifier>(&mut self.ebpf, CONNTRACK_NOTE_PROGRAM);
             let hook = program.and_then(|it| ProgramHook::attach(it, name, index, TcAttachType::Egress));
             if let Err(why) = &hook {
-                let text = format!("{name}: {why}; packets at which rules look take the slow path");
+                let text = format!(
+                    "{name}: {why}; packets that rules of the packet filter examine take the slow path"
+                );
                 complaints.extend(Some(text).filter(|text| self.logged_errors.insert(text.clone())));
             }
             self.note_programs.insert(index, hook.ok());

@@ -661,7 +661,7 @@ impl FastPath {
         if let Err(why) = programs.set_filter_scopes(self.filtered_interfaces.scopes(links)) {
             self.path_in_use = PathInUse::None;
             return vec![format!(
-                "carnet has closed the fast path, because it cannot pass packets to nftables: {why}"
+                "carnet has closed the fast path, because its packets would bypass nftables: {why}"
             )];
         }
         let mut complaints = programs.update_interfaces(links);

@@ -484,7 +484,7 @@ impl FrameLink {
             (LinkMedium::Udp(config), link) => udp::open_udp_socket(config, link.map(|link| link.index)),
         };
         let failed =
-            |e: io::Error| Error::from_kernel_refusal(format!("open a link for frames on {name}"), e);
+            |e: io::Error| Error::from_kernel_refusal(format!("open a socket for frames on {name}"), e);
         let socket = socket.map_err(failed)?;
         // Without CAP_NET_ADMIN the kernel's own limits apply, which suffice for moderate rates.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_SIZE).is_err() {

@@ -75,7 +75,9 @@ impl NeighbourRequests<'_> {
         // The flag `NTF_USE` changes no stored value, so do not count the request as a change of the kernel's
         // state.
         self.0
-            .request_object(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
+            .request_object(RouteNetlinkMessage::NewNeighbour(message), || {
+                format!("report that neighbour {address} is in use")
+            })
             .map(|_| ())
     }
 

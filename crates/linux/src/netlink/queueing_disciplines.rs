@@ -25,7 +25,7 @@ impl QueueingDisciplineRequests<'_> {
         self.0.request_change(
             RouteNetlinkMessage::NewQueueDiscipline(message),
             NLM_F_CREATE | NLM_F_REPLACE,
-            || format!("take the queueing discipline from interface {index}"),
+            || format!("remove the queueing discipline of interface {index}"),
         )
     }
 }

@@ -207,6 +207,6 @@ async fn connect_to_gpsd(target: (String, u16), device: Option<String>) -> io::R
     };
     match tokio::time::timeout(CONNECT_TIMEOUT, attempt).await {
         Ok(result) => result,
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection in time")),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "gpsd did not accept the connection in time")),
     }
 }

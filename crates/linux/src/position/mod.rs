@@ -5,7 +5,7 @@
 //!
 //! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`fix_tracker`]). carnet opens the
 //!   connection again when it breaks. It reports when a receiver has no fix or is silent.
-//! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed`]).
+//! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed_position`]).
 //! * `trace:FILE`: a journey from a file, for tests and the lab ([`position_trace`]).
 //!
 //! [`dead_reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.

@@ -1,6 +1,6 @@
 //! Reads the signal strength of each uplink in dBm.
 //!
-//! An uplink with a file ([`SignalSource::signal_file`]) has its signal from the file, which any program may
+//! An uplink with a file ([`SignalSource::file`]) has its signal from the file, which any program may
 //! write (`file`). For other uplinks, carnet asks the kernel whether it is a Wi-Fi interface (`wifi`). It
 //! asks ModemManager whether the uplink belongs to a cellular modem (`modem`, by `dbus`). ModemManager also
 //! reports roaming. The module reports changes at once, and unchanged measurements every two seconds, so that

@@ -226,7 +226,7 @@ fn create_steered_tun_device(
     senders: usize,
 ) -> std::result::Result<(OwnedFd, [OwnedFd; 2], DeviceFeatures, SteeringProgram), String> {
     if senders == 0 {
-        return Err("the config has no known senders".to_owned());
+        return Err("the config names no router or home agent at the other end".to_owned());
     }
     let steering = SteeringProgram::open(senders)?;
     let (first, others, abilities) = device::create_steered_tun_device(TUNNEL_DEVICE, steering.program_fd())
