@@ -21,7 +21,7 @@ mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use key::Key;
-pub use limiter::{Rate, RateLimiter};
+pub use limiter::{RateLimiter, TokenBucketRate};
 pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 pub use optional_part::OptionalPart;
 pub use rng::{Rng, Seed};

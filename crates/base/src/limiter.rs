@@ -8,14 +8,14 @@ use crate::Time;
 ///
 /// Very many buckets may share one rate: each bucket stores only the time at which it is full again.
 #[derive(Debug, Clone, Copy)]
-pub struct Rate {
+pub struct TokenBucketRate {
     /// Number of tokens in a full bucket.
     pub burst_size: u32,
     /// Time in which the bucket gains one token.
     pub interval: Duration,
 }
 
-impl Rate {
+impl TokenBucketRate {
     /// Takes `count` tokens; takes none and returns false if the bucket has fewer. `full_at` is the time at
     /// which the bucket is full again; the later this time, the fewer tokens the bucket holds.
     pub fn try_take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
@@ -31,14 +31,14 @@ impl Rate {
 /// Permits `burst` events at once and one more per `interval` after that.
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
-    rate: Rate,
+    rate: TokenBucketRate,
     bucket_full_at: Time,
 }
 
 impl RateLimiter {
     /// Creates a full bucket of `burst` tokens that gains one token per `interval`.
     pub fn new(burst: u32, interval: Duration) -> Self {
-        RateLimiter { rate: Rate { burst_size: burst, interval }, bucket_full_at: Time::ZERO }
+        RateLimiter { rate: TokenBucketRate { burst_size: burst, interval }, bucket_full_at: Time::ZERO }
     }
 
     /// Takes a token and returns true if the bucket has one. The caller may then perform the limited action.

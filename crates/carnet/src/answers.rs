@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::Time;
-use carnet_lan::dhcpv4::LeaseStatus;
+use carnet_lan::dhcpv4::DhcpLeaseStatus;
 use carnet_linux::Platform;
 use carnet_linux::sandbox::EnforcedLimits;
 use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount, TrafficKind};
@@ -166,7 +166,7 @@ fn delegated_prefixes(services: &LanServices, interface: &str, now: Time) -> Vec
     delegated.collect()
 }
 
-fn lan_host_of_lease(lease: LeaseStatus) -> model::LanHost {
+fn lan_host_of_lease(lease: DhcpLeaseStatus) -> model::LanHost {
     model::LanHost {
         address: lease.address,
         mac: MacAddress(lease.link_address).to_string(),

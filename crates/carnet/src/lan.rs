@@ -20,7 +20,9 @@ use carnet_api::config::Config;
 use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
-use carnet_lan::dhcpv4::{DhcpCounters, DhcpServer, Output, ServerConfig, ServerMessage, StoredLease, frame};
+use carnet_lan::dhcpv4::{
+    DhcpCounters, DhcpServer, DhcpServerConfig, DhcpServerMessage, Output, StoredLease, frame,
+};
 use carnet_lan::dhcpv6::delegation::PrefixDelegator;
 use carnet_lan::dns::host_names::{NamedHost, OnBoardNetwork};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
@@ -46,7 +48,7 @@ pub type LinkIndex = usize;
 pub struct LanServices {
     lan_links: Vec<LanLink>,
     /// Messages that wait until a commit of the state is on the disk.
-    held_messages: HeldMessages<ServerMessage>,
+    held_messages: HeldMessages<DhcpServerMessage>,
     /// Leases that DHCP servers of an earlier config granted.
     leases_of_former_servers: Vec<StoredLease>,
     dhcpv6: Dhcpv6Service,
@@ -334,14 +336,14 @@ impl LanServices {
     }
 
     /// Sends a message.
-    pub fn send_message(&mut self, place: LinkIndex, datagram: &ServerMessage) {
+    pub fn send_message(&mut self, place: LinkIndex, datagram: &DhcpServerMessage) {
         if let Some(link) = self.lan_links.get_mut(place) {
             link.send_message(datagram);
         }
     }
 
     /// Holds a message until this commit is on the disk.
-    pub fn hold_message(&mut self, now: Time, commit: u64, link: LinkIndex, datagram: ServerMessage) {
+    pub fn hold_message(&mut self, now: Time, commit: u64, link: LinkIndex, datagram: DhcpServerMessage) {
         let Some(interface) = self.lan_links.get(link).map(|link| link.name.clone()) else { return };
         self.held_messages.push(now, Some(commit), interface, datagram);
     }
@@ -406,7 +408,7 @@ impl LanLink {
         }
     }
 
-    fn with_config(mut self, config: ServerConfig) -> LanLink {
+    fn with_config(mut self, config: DhcpServerConfig) -> LanLink {
         self.dhcp_server.reconfigure(config);
         self
     }
@@ -478,7 +480,7 @@ impl LanLink {
         self.count_write_error(self.port.as_ref().map(|port| port.send_arp(&request)));
     }
 
-    fn send_message(&mut self, datagram: &ServerMessage) {
+    fn send_message(&mut self, datagram: &DhcpServerMessage) {
         let Some(packet) = frame::encode_packet(datagram) else { return };
         self.count_write_error(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
     }

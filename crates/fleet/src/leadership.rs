@@ -22,7 +22,7 @@
 //! servers elect a leader of their own. An unseen takeover by another member is less likely.
 //!
 //! **Links.** A member that is cut off from the mobile routers is useless as a leader, even if it reaches the
-//! store. So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no
+//! store. So a member announces that it is cut off ([`MemberPresence`]), and takes the leadership only if no
 //! connected member does. A leader that is cut off gives the leadership to a connected member. It does so
 //! after [`LeadershipConfig::wait_while_cut_off`] at the earliest, and only to a member that has since
 //! announced its connection. If a gateway is down for all members, the leader stays. These rules only choose
@@ -46,8 +46,8 @@ use crate::failure_pauses::FailurePauses;
 use crate::other_members::OtherMembers;
 use crate::router_links::RouterLinks;
 use crate::store::{
-    LeaderToken, Presence, RecordChange, RequestId, StoreEvent, StoreKey, StoreRevision, StoreSnapshot,
-    TokenState, Transaction, TransactionOutcome,
+    LeaderToken, MemberPresence, RecordChange, RequestId, StoreEvent, StoreKey, StoreRevision, StoreSnapshot,
+    StoreTransaction, StoreTransactionOutcome, TokenState,
 };
 
 /// Maximum number of changes in one transaction. etcd permits 128 operations by default, and the token needs
@@ -66,7 +66,7 @@ pub enum Output {
     /// [`Leadership::handle_snapshot`], then [`Leadership::handle_events`], and ends earlier watches.
     ReadAndWatch,
     /// Send a transaction; the runner calls [`Leadership::handle_outcome`] with the result.
-    Transact(RequestId, Transaction),
+    Transact(RequestId, StoreTransaction),
     /// Write this value to the member's own key, without comparison and without waiting for an answer.
     WritePresence(String),
     /// Start the home agent with these records; the runner calls [`Leadership::handle_agent_working`] when
@@ -82,7 +82,7 @@ pub enum Output {
 
 /// Present role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum MemberRole {
     /// The member has not read the state of the store yet, or has lost the store.
     WithoutStore,
     /// The member is a standby.
@@ -101,7 +101,7 @@ struct OutstandingTransaction {
     last_request: RequestId,
     /// Number of the first attempt.
     first_request: RequestId,
-    transaction: Transaction,
+    transaction: StoreTransaction,
     /// Time of the first attempt. A later attempt may find that the first has succeeded.
     first_sent_at: Time,
     /// Time of the next attempt.
@@ -216,12 +216,12 @@ impl Leadership {
     }
 
     /// Returns the role of this member.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> MemberRole {
         match (&self.leader_state, self.known_revision) {
-            (Some(hold), _) if hold.leadership_passes_to.is_none() => Role::Leader,
-            _ if self.agent_state != AgentState::Stopped => Role::FormerLeader,
-            (_, Some(_)) => Role::Standby,
-            (_, None) => Role::WithoutStore,
+            (Some(hold), _) if hold.leadership_passes_to.is_none() => MemberRole::Leader,
+            _ if self.agent_state != AgentState::Stopped => MemberRole::FormerLeader,
+            (_, Some(_)) => MemberRole::Standby,
+            (_, None) => MemberRole::WithoutStore,
         }
     }
 
@@ -289,7 +289,7 @@ impl Leadership {
                 (StoreKey::Member(name), Some(value))
                     if name != self.config.own_member_name && self.config.member_names.contains(&name) =>
                 {
-                    let cut_off = Presence::from_text(&value).cut_off;
+                    let cut_off = MemberPresence::from_text(&value).cut_off;
                     if self.leader_name() != Some(&name) {
                         self.other_members.handle_presence(now, name, cut_off);
                     } else if cut_off {
@@ -314,7 +314,7 @@ impl Leadership {
     }
 
     /// Handles the outcome of a transaction.
-    pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: TransactionOutcome) {
+    pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: StoreTransactionOutcome) {
         let Some(flight) = self
             .outstanding_transaction
             .take_if(|flight| (flight.first_request..=flight.last_request).contains(&id))
@@ -322,15 +322,17 @@ impl Leadership {
             return;
         };
         match outcome {
-            TransactionOutcome::Done(revision) => self.handle_accepted_transaction(now, flight, revision),
+            StoreTransactionOutcome::Done(revision) => {
+                self.handle_accepted_transaction(now, flight, revision)
+            }
             // The token is that of an earlier attempt whose outcome was unknown.
-            TransactionOutcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
+            StoreTransactionOutcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
                 self.handle_accepted_transaction(now, flight, revision);
             }
-            TransactionOutcome::Refused(revision, token) => {
+            StoreTransactionOutcome::Refused(revision, token) => {
                 self.handle_refused_transaction(now, revision, token)
             }
-            TransactionOutcome::Unknown => self.outstanding_transaction = Some(flight),
+            StoreTransactionOutcome::Unknown => self.outstanding_transaction = Some(flight),
         }
         self.decide_actions(now);
     }
@@ -599,7 +601,7 @@ impl Leadership {
         if says {
             self.last_presence_at = now;
             self.outputs.push_back(Output::WritePresence(
-                Presence { process: self.process_number, cut_off, has_other_key }.to_text(),
+                MemberPresence { process: self.process_number, cut_off, has_other_key }.to_text(),
             ));
         }
     }
@@ -712,7 +714,7 @@ impl Leadership {
             count: self.transaction_count,
             state,
         };
-        let transaction = Transaction { expected_owner_revision: expected, token, changes };
+        let transaction = StoreTransaction { expected_owner_revision: expected, token, changes };
         let id = self.next_request_id;
         self.next_request_id += 1;
         self.outputs.push_back(Output::Transact(id, transaction.clone()));

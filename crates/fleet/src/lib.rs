@@ -19,9 +19,9 @@ mod router_links;
 pub mod store;
 
 pub use config::LeadershipConfig;
-pub use leadership::{Leadership, Output, Role};
+pub use leadership::{Leadership, MemberRole, Output};
 pub use other_members::MEMBER_TIMEOUT;
 pub use store::{
-    LeaderToken, Presence, RecordChange, RequestId, StoreEvent, StoreKey, StoreRevision, StoreSnapshot,
-    Transaction, TransactionOutcome,
+    LeaderToken, MemberPresence, RecordChange, RequestId, StoreEvent, StoreKey, StoreRevision, StoreSnapshot,
+    StoreTransaction, StoreTransactionOutcome,
 };

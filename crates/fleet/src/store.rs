@@ -19,8 +19,8 @@ pub type RequestId = u64;
 pub enum StoreKey {
     /// Key of the leader; its value is a [`LeaderToken`].
     Owner,
-    /// Key of a member; its value is a [`Presence`]. A standby writes it each second. A leader writes it if
-    /// it is cut off, to ask the other members.
+    /// Key of a member; its value is a [`MemberPresence`]. A standby writes it each second. A leader writes
+    /// it if it is cut off, to ask the other members.
     Member(String),
     /// Key in etcd of a record of the home agent. The string is the key that the home agent gave the record.
     Record(String),
@@ -87,7 +87,7 @@ impl LeaderToken {
 
 /// Value of [`StoreKey::Member`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Presence {
+pub struct MemberPresence {
     /// Number of the member's process.
     pub process: u64,
     /// Whether the member does not reach the mobile routers, or has reached them again only for a short time.
@@ -99,14 +99,14 @@ pub struct Presence {
     pub has_other_key: bool,
 }
 
-impl Presence {
+impl MemberPresence {
     /// Returns the presence in its text form.
     pub fn to_text(self) -> String {
         serde_json::to_string(&self).unwrap_or_default()
     }
 
     /// Reads the text form of a presence. A text of another version counts as not cut off.
-    pub fn from_text(text: &str) -> Presence {
+    pub fn from_text(text: &str) -> MemberPresence {
         serde_json::from_str(text).unwrap_or_default()
     }
 }
@@ -116,7 +116,7 @@ pub type RecordChange = (String, Option<String>);
 
 /// A change that the store makes completely or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transaction {
+pub struct StoreTransaction {
     /// Required revision of [`StoreKey::Owner`]; otherwise the store refuses the transaction.
     pub expected_owner_revision: StoreRevision,
     /// New token in [`StoreKey::Owner`].
@@ -127,7 +127,7 @@ pub struct Transaction {
 
 /// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransactionOutcome {
+pub enum StoreTransactionOutcome {
     /// The store has executed the transaction and assigned this revision.
     Done(StoreRevision),
     /// The store refused the transaction, because [`StoreKey::Owner`] has another revision. The outcome has

@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_lan::dhcpv4::{self, DhcpServer, Output, Reservation, ServerConfig, StoredLease};
+use carnet_lan::dhcpv4::{self, AddressReservation, DhcpServer, DhcpServerConfig, Output, StoredLease};
 use carnet_lan::dhcpv6::delegation::{
     DelegatingInterface, DelegationOutput, DelegatorConfig, PrefixDelegator, StoredDelegation,
 };
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
 use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
-use carnet_lan::dns::{DnsForwarder, Output as DnsOutput, QueryClient, QueryId, Transport};
+use carnet_lan::dns::{DnsForwarder, DnsQueryClient, DnsQueryId, DnsTransport, Output as DnsOutput};
 
 /// Maximum number of messages of one input.
 const MAX_MESSAGES: usize = 64;
@@ -35,13 +35,13 @@ fn split_messages(mut octets: &[u8]) -> Vec<(u8, u8, &[u8])> {
     found
 }
 
-fn dhcp_server_config() -> ServerConfig {
+fn dhcp_server_config() -> DhcpServerConfig {
     let address = |last| Ipv4Addr::new(10, 42, 7, last);
-    ServerConfig {
+    DhcpServerConfig {
         prefix: "10.42.7.0/24".parse().expect("a prefix"),
         address_range: (address(100), address(107)),
         lease_time: Duration::from_secs(120),
-        reservations: vec![Reservation {
+        reservations: vec![AddressReservation {
             link_address: [2, 0, 0, 0, 0, 1],
             address: address(9),
             name: Some("camera".into()),
@@ -202,7 +202,7 @@ pub fn fuzz_dhcp(octets: &[u8]) {
 }
 
 /// A query that the DNS forwarder has sent: its identifier, the server, and the ID field of the message.
-type PendingDnsQuery = (QueryId, IpAddr, [u8; 2]);
+type PendingDnsQuery = (DnsQueryId, IpAddr, [u8; 2]);
 
 fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingDnsQuery>) {
     while let Some(output) = forwarder.poll_output() {
@@ -212,7 +212,7 @@ fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingDnsQ
             }
             DnsOutput::Answer(client, octets) => {
                 assert!(octets.len() >= 12 && octets[2] & 0x80 != 0, "an answer");
-                assert!(client.transport == Transport::Tcp || octets.len() <= 1232, "{}", octets.len());
+                assert!(client.transport == DnsTransport::Tcp || octets.len() <= 1232, "{}", octets.len());
             }
             DnsOutput::Done(query) => asked.retain(|(id, ..)| *id != query),
         }
@@ -239,9 +239,9 @@ pub fn fuzz_dns(octets: &[u8]) {
     for (place, (kind, number, content)) in split_messages(octets).into_iter().enumerate() {
         match kind {
             0 | 1 => {
-                let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
+                let transport = if kind == 0 { DnsTransport::Udp } else { DnsTransport::Tcp };
                 let address = IpAddr::from([10, 42, 7, number]);
-                let client = QueryClient {
+                let client = DnsQueryClient {
                     client_number: place as u64,
                     address,
                     link_address: None,

@@ -854,7 +854,7 @@ impl EntryInstaller {
 if r.priority < priority::LOCAL_TABLE_RULE)
         };
         if self.local_rule_priority != LocalRulePriority::InPlace
-            && !self.fast_path.has_early_rules()
+            && !self.fast_path.has_rules_before_local_table()
             && !self.desired_entries.entries().any(needed)
         {
             self.restore_local_rule()?;
@@ -918,7 +918,7 @@ if r.priority < priority::LOCAL_TABLE_RULE)
     /// Applies the changes since the last commit to the fast path. After an error, the fast path is closed.
     pub(crate) fn commit_to_fast_path(&mut self) -> std::result::Result<(), String> {
         self.commit_packet_rules();
-        if self.fast_path.has_early_rules()
+        if self.fast_path.has_rules_before_local_table()
             && let Err(error) = self.move_local_rule()
         {
             self.fast_path.remove_all_entries(&mut self.requests);

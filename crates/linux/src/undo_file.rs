@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 
 /// Boot and network namespace for which a file is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileValidity {
+pub(crate) struct UndoFileValidity {
     /// Content of `/proc/sys/kernel/random/boot_id`.
     pub(crate) boot_id: String,
     /// Inode of the network namespace. A later namespace may get the same inode, so carnet compares the
@@ -30,9 +30,9 @@ pub(crate) struct FileValidity {
     pub(crate) netns_cookie: u64,
 }
 
-impl FileValidity {
-    fn current_boot_and_namespace() -> FileValidity {
-        FileValidity {
+impl UndoFileValidity {
+    fn current_boot_and_namespace() -> UndoFileValidity {
+        UndoFileValidity {
             boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .map(|id| id.trim().to_owned())
                 .unwrap_or_default(),
@@ -120,8 +120,8 @@ pub(crate) struct RecordedChanges {
 }
 
 #[derive(Serialize, Deserialize)]
-struct FileContents {
-    place: FileValidity,
+struct UndoFileContents {
+    place: UndoFileValidity,
     record: RecordedChanges,
 }
 
@@ -130,7 +130,7 @@ struct FileContents {
 pub(crate) struct UndoFile {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    file_validity: FileValidity,
+    file_validity: UndoFileValidity,
     /// Whether the file differs from the content in memory.
     has_unsaved_changes: bool,
     /// Changes that the file lists.
@@ -141,15 +141,15 @@ impl UndoFile {
     /// Reads the file of an earlier run. The record is empty if that run was in another boot or namespace, or
     /// if the file is unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
-        UndoFile::open_on_disk(Box::new(KernelDisk), path, FileValidity::current_boot_and_namespace())
+        UndoFile::open_on_disk(Box::new(KernelDisk), path, UndoFileValidity::current_boot_and_namespace())
     }
 
     /// Reads the record from a file on another disk, as [`Self::open`] does. The record is valid only for the
     /// boot and namespace in `place`.
-    pub(crate) fn open_on_disk(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
+    pub(crate) fn open_on_disk(disk: Box<dyn Disk>, path: &Path, place: UndoFileValidity) -> UndoFile {
         let record = match disk.read(path) {
             Ok(None) => RecordedChanges::default(),
-            Ok(Some(octets)) => match serde_json::from_slice::<FileContents>(&octets) {
+            Ok(Some(octets)) => match serde_json::from_slice::<UndoFileContents>(&octets) {
                 Ok(contents) if contents.place == place => contents.record,
                 Ok(_) => {
                     tracing::debug!(path = %path.display(), "carnet does not revert the changes in the undo \
@@ -183,7 +183,7 @@ impl UndoFile {
         let failed =
             |e: std::io::Error| Error::from_kernel_refusal(format!("write {}", self.path.display()), e);
         let contents =
-            FileContents { place: self.file_validity.clone(), record: self.recorded_changes.clone() };
+            UndoFileContents { place: self.file_validity.clone(), record: self.recorded_changes.clone() };
         let octets = serde_json::to_vec_pretty(&contents).map_err(|e| failed(e.into()))?;
         replace_file(&*self.disk, &self.path, &octets).map_err(failed)?;
         self.has_unsaved_changes = false;

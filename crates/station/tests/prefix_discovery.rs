@@ -11,7 +11,7 @@ use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
-use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use carnet_wire::prefix_discovery::{MobilePrefixSolicitation, emit_prefix_advertisement};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::*;
 
@@ -57,7 +57,7 @@ impl RecordingInternet {
     fn is_passed_to_agent(&mut self, packet: &[u8]) -> bool {
         let extensions = ExtensionHeaders::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
-        if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
+        if let Ok(solicitation) = MobilePrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
             assert_eq!(
                 (header.source, header.destination),
                 (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS))

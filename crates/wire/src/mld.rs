@@ -32,9 +32,9 @@ const NAME_IN_ERRORS: &str = "MLD message";
 
 /// A list of IPv6 addresses in their octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SourceList<'a>(&'a [u8]);
+pub struct MulticastSourceList<'a>(&'a [u8]);
 
-impl SourceList<'_> {
+impl MulticastSourceList<'_> {
     /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.0.len() / 16
@@ -61,7 +61,7 @@ pub struct QueryVersion2Fields<'a> {
     /// QQI, the querier's Query Interval, seconds.
     pub query_interval: u32,
     /// Sources that the query asks about; empty in a General Query and in a Multicast Address Specific Query.
-    pub sources: SourceList<'a>,
+    pub sources: MulticastSourceList<'a>,
 }
 
 /// A query (RFC 3810 5.1).
@@ -100,7 +100,7 @@ pub struct GroupRecord<'a> {
     /// Multicast address that the record is about.
     pub group: Ipv6Addr,
     /// Sources of the record.
-    pub sources: SourceList<'a>,
+    pub sources: MulticastSourceList<'a>,
 }
 
 /// The records of a report.
@@ -136,7 +136,10 @@ fn split_record(octets: &[u8]) -> Option<(GroupRecord<'_>, &[u8])> {
         6 => Some(GroupRecordType::Block),
         _ => None,
     };
-    Some((GroupRecord { record_type, group, sources: SourceList(octets.get(20..20 + sources)?) }, behind))
+    Some((
+        GroupRecord { record_type, group, sources: MulticastSourceList(octets.get(20..20 + sources)?) },
+        behind,
+    ))
 }
 
 /// An MLD message.
@@ -213,7 +216,7 @@ impl<'a> MldQuery<'a> {
             suppress_router_timers: flags & 0x08 != 0,
             robustness_variable: flags & 0x07,
             query_interval: decode_exponential(interval.into(), 7, 4),
-            sources: SourceList(slice_at(message, V2_QUERY_LEN, count * 16, NAME_IN_ERRORS)?),
+            sources: MulticastSourceList(slice_at(message, V2_QUERY_LEN, count * 16, NAME_IN_ERRORS)?),
         };
         Ok(MldQuery {
             maximum_response_delay: decode_exponential(code.into(), 15, 12),

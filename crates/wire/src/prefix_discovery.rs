@@ -14,12 +14,12 @@ use crate::octets::octets_from;
 
 /// Mobile Prefix Solicitation, ICMPv6 type 146.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrefixSolicitation {
+pub struct MobilePrefixSolicitation {
     /// Number that an advertisement copies from its solicitation.
     pub identifier: u16,
 }
 
-impl PrefixSolicitation {
+impl MobilePrefixSolicitation {
     /// Reads the message.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl PrefixSolicitation {
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let (identifier, _) =
             parse_identifier_and_flags(message, message_type::MOBILE_PREFIX_SOLICITATION, "146")?;
-        Ok(PrefixSolicitation { identifier })
+        Ok(MobilePrefixSolicitation { identifier })
     }
 
     /// Returns the octets of the message with a zero checksum.
@@ -39,7 +39,7 @@ impl PrefixSolicitation {
 
 /// A received Mobile Prefix Advertisement, ICMPv6 type 147.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrefixAdvertisement<'a> {
+pub struct MobilePrefixAdvertisement<'a> {
     /// Identifier of the solicitation.
     pub identifier: u16,
     /// M: nodes on the home link get addresses by DHCPv6.
@@ -50,15 +50,15 @@ pub struct PrefixAdvertisement<'a> {
     pub options: NdOptions<'a>,
 }
 
-impl<'a> PrefixAdvertisement<'a> {
+impl<'a> MobilePrefixAdvertisement<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// The errors of [`PrefixSolicitation::parse`], and [`Error::Length`] for an option of length 0.
+    /// The errors of [`MobilePrefixSolicitation::parse`], and [`Error::Length`] for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         let (identifier, flags) =
             parse_identifier_and_flags(message, message_type::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
-        Ok(PrefixAdvertisement {
+        Ok(MobilePrefixAdvertisement {
             identifier,
             managed: flags & 0x8000 != 0,
             other_configuration: flags & 0x4000 != 0,

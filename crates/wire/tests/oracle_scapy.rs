@@ -22,7 +22,7 @@ use carnet_wire::nd::{
     PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference, RouterAdvertisementRepr,
     RouterSolicitation, emit_router_advertisement,
 };
-use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use carnet_wire::prefix_discovery::{MobilePrefixSolicitation, emit_prefix_advertisement};
 use common::{parse_address, parse_hex, to_hex, tools};
 use std::io::Write;
 use std::net::Ipv6Addr;
@@ -292,7 +292,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
                 parse_address(CARE_OF_ADDRESS),
                 parse_address(HOME_AGENT_ADDRESS),
                 64,
-                PrefixSolicitation { identifier: 7 }.emit(),
+                MobilePrefixSolicitation { identifier: 7 }.emit(),
             ),
             "P/ICMPv6MPSol(id=7)",
         ),

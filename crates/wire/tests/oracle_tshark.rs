@@ -21,7 +21,7 @@ use carnet_wire::nd::{
     NeighborSolicitation, Pref64, PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference,
     RouterAdvertisementRepr, RouterSolicitation, emit_router_advertisement,
 };
-use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use carnet_wire::prefix_discovery::{MobilePrefixSolicitation, emit_prefix_advertisement};
 use common::{fixtures, parse_address, parse_hex, tools};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -534,7 +534,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: emit_packet(router, agent, 64, PrefixSolicitation { identifier: 78 }.emit()),
+            packet: emit_packet(router, agent, 64, MobilePrefixSolicitation { identifier: 78 }.emit()),
             fields: vec![
                 ("icmpv6.type", "146"),
                 ("icmpv6.checksum.status", "1"),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use carnet_base::{Rate, Time};
+use carnet_base::{Time, TokenBucketRate};
 use sanstun::{Event, Interface, Tunnel, TunnelConfig};
 
 use crate::timestamp::HandshakeClock;
@@ -26,7 +26,8 @@ const UNANSWERED_INITIATIONS_BEFORE_REPORT: u32 = 6;
 /// a tunnel.
 const MAX_STORED_ANSWERS: usize = 8;
 /// Rate at which a path may begin handshakes: 16 at once and 8 a second.
-const HANDSHAKE_RATE: Rate = Rate { burst_size: 16, interval: Duration::from_millis(125) };
+const HANDSHAKE_RATE: TokenBucketRate =
+    TokenBucketRate { burst_size: 16, interval: Duration::from_millis(125) };
 
 /// Destination of the datagrams of a path: the caller's number of a local socket, and the remote address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
 use carnet_lan::LinkAddress;
 use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
-use carnet_lan::dns::{DnsForwarder, Output, QueryClient, QueryId, Transport};
+use carnet_lan::dns::{DnsForwarder, DnsQueryClient, DnsQueryId, DnsTransport, Output};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, query_server};
 use ipnet::IpNet;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ pub struct DnsService {
     waiting_clients: BTreeMap<u64, DnsReply>,
     next_client_number: u64,
     /// Tasks that wait for an answer of a DNS server, by query.
-    query_tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
+    query_tasks: BTreeMap<DnsQueryId, Vec<AbortHandle>>,
     message_sender: mpsc::Sender<DnsMessage>,
     message_receiver: mpsc::Receiver<DnsMessage>,
     next_open_attempt_at: Option<Time>,
@@ -185,7 +185,7 @@ impl DnsService {
     pub fn handle_message(&mut self, now: Time, message: DnsMessage, link_address: Option<LinkAddress>) {
         match message {
             DnsMessage::Query { host, interface, back, octets } => {
-                let transport = if back.is_connection() { Transport::Tcp } else { Transport::Udp };
+                let transport = if back.is_connection() { DnsTransport::Tcp } else { DnsTransport::Udp };
                 let number = self.next_client_number;
                 self.next_client_number += 1;
                 self.waiting_clients.insert(number, back);
@@ -194,14 +194,14 @@ impl DnsService {
                 }
                 let network = self.network_of_interface(&interface);
                 let client =
-                    QueryClient { client_number: number, address: host, link_address, network, transport };
+                    DnsQueryClient { client_number: number, address: host, link_address, network, transport };
                 self.dns_forwarder.handle_query(now, client, &octets);
             }
             DnsMessage::Answer { query, server, octets: Some(octets) } => {
-                self.dns_forwarder.handle_answer(now, QueryId(query), server, &octets);
+                self.dns_forwarder.handle_answer(now, DnsQueryId(query), server, &octets);
             }
             DnsMessage::Answer { query, server, octets: None } => {
-                self.dns_forwarder.handle_failure(now, QueryId(query), server);
+                self.dns_forwarder.handle_failure(now, DnsQueryId(query), server);
             }
         }
         self.carry_out_forwarder_outputs(now);
@@ -221,7 +221,7 @@ impl DnsService {
             match output {
                 Output::Ask { query, server, transport, octets } => match self.source_address_for(server) {
                     Some(source) => {
-                        let over_connection = transport == Transport::Tcp;
+                        let over_connection = transport == DnsTransport::Tcp;
                         let answers = self.message_sender.clone();
                         let task = query_server(query.0, (source, server), over_connection, octets, answers);
                         let tasks = self.query_tasks.entry(query).or_default();

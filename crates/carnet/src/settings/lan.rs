@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use carnet_api::config::{Config, Lan};
-use carnet_lan::dhcpv4::{Reservation, ServerConfig};
+use carnet_lan::dhcpv4::{AddressReservation, DhcpServerConfig};
 use carnet_lan::dhcpv6::Dhcpv6Config;
 use carnet_lan::dhcpv6::delegation::{DelegatingInterface, DelegatorConfig};
 use ipnet::Ipv4Net;
 
 /// Returns the interfaces on which carnet gives hosts IPv4 addresses, with the config of their servers.
-pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
+pub fn dhcp_servers(config: &Config) -> Vec<(String, DhcpServerConfig)> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
     let servers = router.lans_with_ipv4_prefix().filter_map(|(lan, prefix)| {
         let forwards = !router.dns_forward_servers.is_empty();
@@ -70,9 +70,9 @@ pub fn host_domains(config: &Config) -> Vec<String> {
 
 /// Returns the config of an interface's DHCP server; `None` if the interface has no server. `forwards` says
 /// whether carnet forwards DNS queries.
-fn dhcp_server_config(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
+fn dhcp_server_config(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<DhcpServerConfig> {
     let range = lan.dhcp.default_range_in(prefix).filter(|_| lan.dhcp.enabled)?;
-    let reservations = lan.dhcp.reservations.iter().map(|reservation| Reservation {
+    let reservations = lan.dhcp.reservations.iter().map(|reservation| AddressReservation {
         link_address: reservation.mac.0,
         address: reservation.address,
         name: reservation.name.clone(),
@@ -81,7 +81,7 @@ fn dhcp_server_config(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<Serv
         IpAddr::V4(server) => Some(*server),
         IpAddr::V6(_) => None,
     });
-    Some(ServerConfig {
+    Some(DhcpServerConfig {
         prefix,
         address_range: range,
         lease_time: lan.dhcp.lease_time,

@@ -155,7 +155,7 @@ impl Node {
         let opened = SimulatedPlatform::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
         let Ok(machine) = opened.map_err(|error| self.last_start_error = error.to_string()) else {
             drop(journal);
-            if self.kernel.is_dead() {
+            if self.kernel.has_process_died() {
                 self.end_process(now, self.crash_after.map_or(ProcessEnd::Killed, |(_, end)| end));
             }
             return;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_fleet::{
-    LeaderToken, Leadership, LeadershipConfig, Output, RecordChange, RequestId, Role, StoreEvent, StoreKey,
-    StoreSnapshot, Transaction, TransactionOutcome,
+    LeaderToken, Leadership, LeadershipConfig, MemberRole, Output, RecordChange, RequestId, StoreEvent,
+    StoreKey, StoreSnapshot, StoreTransaction, StoreTransactionOutcome,
 };
 use carnet_virtual::Timeline;
 
@@ -16,9 +16,9 @@ use carnet_virtual::Timeline;
 #[derive(Debug)]
 enum ScheduledEvent {
     /// A transaction arrives at the store.
-    Asked(usize, u64, RequestId, Transaction),
+    Asked(usize, u64, RequestId, StoreTransaction),
     /// The outcome of a transaction arrives at the member.
-    Told(usize, u64, RequestId, TransactionOutcome),
+    Told(usize, u64, RequestId, StoreTransactionOutcome),
     Hello(usize, u64, String),
     /// A member's request to watch the keys of its seat arrives at the store.
     Follow(usize, u64),
@@ -254,7 +254,8 @@ impl SimulatedFleet {
             ScheduledEvent::Asked(member, life, id, transaction) => {
                 let outcome = self.apply_transaction(transaction);
                 let way = self.random_delay();
-                let told = if self.is_message_lost(member) { TransactionOutcome::Unknown } else { outcome };
+                let told =
+                    if self.is_message_lost(member) { StoreTransactionOutcome::Unknown } else { outcome };
                 self.schedule_after(way, ScheduledEvent::Told(member, life, id, told));
             }
             ScheduledEvent::Told(member, life, id, outcome) if self.is_process_running(member, life) => {
@@ -372,18 +373,18 @@ impl SimulatedFleet {
         self.schedule_after(for_so_long, ScheduledEvent::Links(member, true));
     }
 
-    fn apply_transaction(&mut self, transaction: Transaction) -> TransactionOutcome {
+    fn apply_transaction(&mut self, transaction: StoreTransaction) -> StoreTransactionOutcome {
         let owner = self.store.keys.get(&StoreKey::Owner);
         let revision = owner.map_or(0, |(revision, _)| *revision);
         if revision != transaction.expected_owner_revision {
-            return TransactionOutcome::Refused(
+            return StoreTransactionOutcome::Refused(
                 revision,
                 owner.and_then(|(_, value)| LeaderToken::from_text(value)),
             );
         }
         let mut changes = vec![(StoreKey::Owner, Some(transaction.token.to_text()))];
         changes.extend(transaction.changes.into_iter().map(|(key, value)| (StoreKey::Record(key), value)));
-        TransactionOutcome::Done(self.write_keys(changes))
+        StoreTransactionOutcome::Done(self.write_keys(changes))
     }
 
     fn write_keys(&mut self, changes: Vec<(StoreKey, Option<String>)>) -> u64 {
@@ -461,7 +462,7 @@ impl SimulatedFleet {
                     if self.is_message_lost(member) {
                         self.schedule_after(
                             way,
-                            ScheduledEvent::Told(member, life, id, TransactionOutcome::Unknown),
+                            ScheduledEvent::Told(member, life, id, StoreTransactionOutcome::Unknown),
                         );
                     } else {
                         self.schedule_after(way, ScheduledEvent::Asked(member, life, id, transaction));
@@ -539,7 +540,7 @@ impl SimulatedFleet {
         (0..self.members.len()).filter(|member| works(&self.members[*member])).collect()
     }
 
-    pub fn role_of_member(&self, member: usize) -> Option<Role> {
+    pub fn role_of_member(&self, member: usize) -> Option<MemberRole> {
         self.members[member].seat.as_ref().map(Leadership::role)
     }
 

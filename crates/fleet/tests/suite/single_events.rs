@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carnet_fleet::{LeadershipConfig, Role, StoreKey};
+use carnet_fleet::{LeadershipConfig, MemberRole, StoreKey};
 
 use crate::simulated_fleet::SimulatedFleet;
 
@@ -30,7 +30,7 @@ fn first_configured_member_becomes_leader() {
         let world = fleet_led_by_first_member(seed);
         assert_eq!(
             [0, 1, 2].map(|member| world.role_of_member(member).expect("there is one")),
-            [Role::Leader, Role::Standby, Role::Standby]
+            [MemberRole::Leader, MemberRole::Standby, MemberRole::Standby]
         );
         assert!(world.acknowledged_values.len() > 20);
         assert_eq!(world.takeover_count, 1);

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use carnet_base::Time;
 
-use super::message::{ClientId, ClientMessage};
+use super::message::{DhcpClientId, DhcpClientMessage};
 use crate::LinkAddress;
 
 /// State of an address.
@@ -18,7 +18,7 @@ use crate::LinkAddress;
 pub enum AddressState {
     /// The server has received this DHCPDISCOVER or DHCPREQUEST, and waits for ARP replies of a host that
     /// uses the address. After that it answers the message.
-    Probed(Box<ClientMessage>),
+    Probed(Box<DhcpClientMessage>),
     /// The server has offered the address.
     Offered,
     /// The client has the address.
@@ -33,7 +33,7 @@ pub enum AddressState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressBinding {
     /// Client of the address.
-    pub client_id: ClientId,
+    pub client_id: DhcpClientId,
     /// Link-layer address of the client.
     pub link_address: LinkAddress,
     /// Name of the client, if it has sent a valid one.
@@ -48,7 +48,7 @@ pub struct AddressBinding {
 #[derive(Debug, Default)]
 pub struct AddressBindings {
     binding_by_address: BTreeMap<Ipv4Addr, AddressBinding>,
-    address_by_client: BTreeMap<ClientId, Ipv4Addr>,
+    address_by_client: BTreeMap<DhcpClientId, Ipv4Addr>,
     /// Times at which the states of addresses end, except for [`AddressState::Former`].
     addresses_by_deadline: BTreeSet<(Time, Ipv4Addr)>,
     /// Free addresses of the range, ordered by the time for which they have been free, the longest first.
@@ -77,7 +77,7 @@ impl AddressBindings {
     }
 
     /// Returns the address of a client, and the entry of this address; `None` for an unknown client.
-    pub fn binding_of_client(&self, client: &ClientId) -> Option<(Ipv4Addr, &AddressBinding)> {
+    pub fn binding_of_client(&self, client: &DhcpClientId) -> Option<(Ipv4Addr, &AddressBinding)> {
         let address = *self.address_by_client.get(client)?;
         Some((address, self.binding_by_address.get(&address)?))
     }
@@ -95,7 +95,12 @@ impl AddressBindings {
     /// Returns whether this client may have the address, because no other host has it. `reserved` is the
     /// link-layer address of a host with a reservation for the address. This host may have the address even
     /// if it now sends another client identifier.
-    pub fn is_available(&self, address: Ipv4Addr, client: &ClientId, reserved: Option<LinkAddress>) -> bool {
+    pub fn is_available(
+        &self,
+        address: Ipv4Addr,
+        client: &DhcpClientId,
+        reserved: Option<LinkAddress>,
+    ) -> bool {
         self.is_free(address)
             || self.get(address).is_some_and(|binding| {
                 binding.state != AddressState::Quarantined

@@ -9,7 +9,7 @@ use crate::LinkAddress;
 
 /// Config of the server of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerConfig {
+pub struct DhcpServerConfig {
     /// IPv4 prefix of the interface.
     pub prefix: Ipv4Net,
     /// First and last address that the server gives to hosts without reservation.
@@ -17,7 +17,7 @@ pub struct ServerConfig {
     /// Lease time.
     pub lease_time: Duration,
     /// Addresses for certain hosts.
-    pub reservations: Vec<Reservation>,
+    pub reservations: Vec<AddressReservation>,
     /// Further DHCP options that the operator has configured: code and value.
     pub options: Vec<(u8, Vec<u8>)>,
     /// DNS servers.
@@ -36,7 +36,7 @@ pub struct ServerConfig {
 
 /// An address for one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reservation {
+pub struct AddressReservation {
     /// Link-layer address of the host.
     pub link_address: LinkAddress,
     /// Address of the host.
@@ -45,9 +45,9 @@ pub struct Reservation {
     pub name: Option<String>,
 }
 
-impl ServerConfig {
+impl DhcpServerConfig {
     /// Returns the reservation of a host.
-    pub fn reservation_for(&self, link_address: LinkAddress) -> Option<&Reservation> {
+    pub fn reservation_for(&self, link_address: LinkAddress) -> Option<&AddressReservation> {
         self.reservations.iter().find(|reservation| reservation.link_address == link_address)
     }
 

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use carnet_wire::checksum;
 
-use super::ServerMessage;
+use super::DhcpServerMessage;
 
 /// UDP ports of DHCP server and client (RFC 2131 4.1).
 const SERVER_PORT: u16 = 67;
@@ -16,8 +16,8 @@ const UDP_HEADER_LENGTH: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
 
 /// Returns the IPv4 packet of a message; `None` if the message is too long for one packet.
-pub fn encode_packet(datagram: &ServerMessage) -> Option<Vec<u8>> {
-    let ServerMessage { source, destination, message_octets: message, .. } = datagram;
+pub fn encode_packet(datagram: &DhcpServerMessage) -> Option<Vec<u8>> {
+    let DhcpServerMessage { source, destination, message_octets: message, .. } = datagram;
     let udp_length = u16::try_from(UDP_HEADER_LENGTH + message.len()).ok()?;
     let total = udp_length.checked_add(IPV4_HEADER_LENGTH as u16)?;
     let mut header = [0; IPV4_HEADER_LENGTH];
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn dhcp_frame_has_valid_lengths_and_checksums() {
-        let datagram = ServerMessage {
+        let datagram = DhcpServerMessage {
             link_destination: [0xff; 6],
             source: Ipv4Addr::new(10, 42, 7, 1),
             destination: Ipv4Addr::BROADCAST,
@@ -83,7 +83,7 @@ mod tests {
             0xffff
         );
         assert_eq!(
-            super::encode_packet(&ServerMessage { message_octets: vec![0; 65_510], ..datagram }),
+            super::encode_packet(&DhcpServerMessage { message_octets: vec![0; 65_510], ..datagram }),
             None
         );
     }

@@ -12,7 +12,7 @@ use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Serialize};
 
 use super::bindings::{AddressBinding, AddressState};
-use super::message::ClientId;
+use super::message::DhcpClientId;
 use crate::LinkAddress;
 
 /// Record of a lease.
@@ -48,7 +48,7 @@ impl StoredLease {
     /// Returns the entry of the address in the table; `None` if the lease has ended at this date.
     pub(super) fn to_binding(&self, now: Time, wall: WallTime) -> Option<AddressBinding> {
         Some(AddressBinding {
-            client_id: ClientId(self.client.clone()),
+            client_id: DhcpClientId(self.client.clone()),
             link_address: self.link_address,
             host_name: self.host_name.clone(),
             state: AddressState::Leased,

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use carnet_wire::nd::host_configuration::encode_domain_name;
 
-use super::config::ServerConfig;
+use super::config::DhcpServerConfig;
 use super::drop_reason::DhcpDropReason;
 use crate::LinkAddress;
 
@@ -82,11 +82,11 @@ const MAX_LABEL_LENGTH: usize = 63;
 /// Identity of a client: its client identifier (option 61), or its hardware type and link-layer address (RFC
 /// 2131 4.2).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClientId(pub Vec<u8>);
+pub struct DhcpClientId(pub Vec<u8>);
 
 /// Type of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageKind {
+pub enum DhcpMessageKind {
     /// DHCPDISCOVER.
     Discover,
     /// DHCPREQUEST.
@@ -101,9 +101,9 @@ pub enum MessageKind {
 
 /// A valid message of a client on the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientMessage {
+pub struct DhcpClientMessage {
     /// Type of the message.
-    pub kind: MessageKind,
+    pub kind: DhcpMessageKind,
     /// Transaction ID.
     pub transaction_id: u32,
     /// Whether the client cannot receive unicast packets yet.
@@ -113,7 +113,7 @@ pub struct ClientMessage {
     /// Link-layer address of the client.
     pub link_address: LinkAddress,
     /// Identity of the client.
-    pub client_id: ClientId,
+    pub client_id: DhcpClientId,
     /// Whether the client has sent a client identifier (option 61).
     pub has_client_id: bool,
     /// Address that the client requests; `None` if it requests none.
@@ -128,12 +128,12 @@ pub struct ClientMessage {
     pub max_message_size: u16,
 }
 
-impl ClientMessage {
+impl DhcpClientMessage {
     /// Parses a message of a client.
     ///
     /// # Errors
     /// Returns the reason for which the server does not answer the message.
-    pub fn parse(octets: &[u8]) -> Result<ClientMessage, DhcpDropReason> {
+    pub fn parse(octets: &[u8]) -> Result<DhcpClientMessage, DhcpDropReason> {
         let (header, rest) = octets.split_first_chunk::<HEADER_LENGTH>().ok_or(DhcpDropReason::Malformed)?;
         let options = rest.strip_prefix(&MAGIC_COOKIE).ok_or(DhcpDropReason::Malformed)?;
         if header[OPERATION_OFFSET] != BOOT_REQUEST {
@@ -149,10 +149,10 @@ impl ClientMessage {
         if header[HARDWARE_TYPE_OFFSET..][..2] != HARDWARE_ETHERNET || is_group || link_address == [0; 6] {
             return Err(DhcpDropReason::LinkAddress);
         }
-        let options = ClientOptions::parse_options(options)?;
+        let options = DhcpClientOptions::parse_options(options)?;
         let has_client_id = options.client_id.is_some();
         let hardware = || [&[1], &link_address[..]].concat();
-        Ok(ClientMessage {
+        Ok(DhcpClientMessage {
             kind: options.kind.ok_or(DhcpDropReason::Malformed)?,
             transaction_id: u32::from_be_bytes(std::array::from_fn(|octet| {
                 header[TRANSACTION_ID_OFFSET + octet]
@@ -160,7 +160,7 @@ impl ClientMessage {
             needs_broadcast: header[FLAGS_OFFSET] & FLAG_BROADCAST != 0,
             client_address: address(CLIENT_ADDRESS_OFFSET),
             link_address,
-            client_id: ClientId(options.client_id.unwrap_or_else(hardware)),
+            client_id: DhcpClientId(options.client_id.unwrap_or_else(hardware)),
             has_client_id,
             requested_address: options.requested_address.filter(|address| !address.is_unspecified()),
             selected_server: options.selected_server,
@@ -182,8 +182,8 @@ impl ClientMessage {
 
 /// Options of a client's message. If an option is repeated, the server uses the first one.
 #[derive(Debug, Default)]
-struct ClientOptions {
-    kind: Option<MessageKind>,
+struct DhcpClientOptions {
+    kind: Option<DhcpMessageKind>,
     client_id: Option<Vec<u8>>,
     requested_address: Option<Ipv4Addr>,
     selected_server: Option<Ipv4Addr>,
@@ -193,11 +193,11 @@ struct ClientOptions {
     max_message_size: Option<u16>,
 }
 
-impl ClientOptions {
+impl DhcpClientOptions {
     /// Reads the options up to the end option. An option that is longer than the rest of the message makes
     /// the message invalid.
-    fn parse_options(mut octets: &[u8]) -> Result<ClientOptions, DhcpDropReason> {
-        let mut options = ClientOptions::default();
+    fn parse_options(mut octets: &[u8]) -> Result<DhcpClientOptions, DhcpDropReason> {
+        let mut options = DhcpClientOptions::default();
         while let Some((code, rest)) = octets.split_first() {
             match *code {
                 option_code::PAD => octets = rest,
@@ -238,13 +238,13 @@ impl ClientOptions {
 }
 
 /// Returns the type of a client's message; `None` for types of servers and unknown ones.
-fn parse_message_kind(data: &[u8]) -> Option<MessageKind> {
+fn parse_message_kind(data: &[u8]) -> Option<DhcpMessageKind> {
     match data {
-        [1] => Some(MessageKind::Discover),
-        [3] => Some(MessageKind::Request),
-        [4] => Some(MessageKind::Decline),
-        [7] => Some(MessageKind::Release),
-        [8] => Some(MessageKind::Inform),
+        [1] => Some(DhcpMessageKind::Discover),
+        [3] => Some(DhcpMessageKind::Request),
+        [4] => Some(DhcpMessageKind::Decline),
+        [7] => Some(DhcpMessageKind::Release),
+        [8] => Some(DhcpMessageKind::Inform),
         _ => None,
     }
 }
@@ -284,7 +284,7 @@ fn host_name_of_fqdn(data: &[u8]) -> Option<String> {
 
 /// Type of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplyKind {
+pub enum DhcpReplyKind {
     /// DHCPOFFER.
     Offer,
     /// DHCPACK with an address.
@@ -297,11 +297,11 @@ pub enum ReplyKind {
 
 /// An answer of the server.
 #[derive(Debug)]
-pub struct ServerReply<'a> {
+pub struct DhcpServerReply<'a> {
     /// The client's message.
-    pub client_message: &'a ClientMessage,
+    pub client_message: &'a DhcpClientMessage,
     /// Type of the answer.
-    pub kind: ReplyKind,
+    pub kind: DhcpReplyKind,
     /// Address for the client.
     pub address: Ipv4Addr,
     /// Address of the server.
@@ -309,10 +309,10 @@ pub struct ServerReply<'a> {
     /// MTU of the link.
     pub mtu: Option<u16>,
     /// Config of the server.
-    pub config: &'a ServerConfig,
+    pub config: &'a DhcpServerConfig,
 }
 
-impl ServerReply<'_> {
+impl DhcpServerReply<'_> {
     /// Returns the octets of the message. Leaves out options that do not fit.
     pub fn encode_reply(&self, lease_seconds: u32) -> Vec<u8> {
         let room = usize::from(self.client_message.max_message_size) - IP_AND_UDP_HEADERS_LENGTH;
@@ -336,10 +336,10 @@ impl ServerReply<'_> {
 
     /// Returns the message without options.
     fn encode_header(&self) -> Vec<u8> {
-        let ServerReply { client_message: request, kind, address, .. } = self;
+        let DhcpServerReply { client_message: request, kind, address, .. } = self;
         let client_address = match kind {
-            ReplyKind::Ack | ReplyKind::Information => request.client_address,
-            ReplyKind::Offer | ReplyKind::Nak => Ipv4Addr::UNSPECIFIED,
+            DhcpReplyKind::Ack | DhcpReplyKind::Information => request.client_address,
+            DhcpReplyKind::Offer | DhcpReplyKind::Nak => Ipv4Addr::UNSPECIFIED,
         };
         let mut header = [0; HEADER_LENGTH];
         let mut set = |at: usize, octets: &[u8]| header[at..at + octets.len()].copy_from_slice(octets);
@@ -355,11 +355,11 @@ impl ServerReply<'_> {
 
     /// Returns codes and values of the options, the most important first.
     fn reply_options(&self, lease_seconds: u32) -> Vec<(u8, Vec<u8>)> {
-        let ServerReply { client_message: request, kind, server_address: server, .. } = self;
+        let DhcpServerReply { client_message: request, kind, server_address: server, .. } = self;
         let message_type = match kind {
-            ReplyKind::Offer => 2,
-            ReplyKind::Ack | ReplyKind::Information => 5,
-            ReplyKind::Nak => 6,
+            DhcpReplyKind::Offer => 2,
+            DhcpReplyKind::Ack | DhcpReplyKind::Information => 5,
+            DhcpReplyKind::Nak => 6,
         };
         let mut options = vec![
             (option_code::MESSAGE_TYPE, vec![message_type]),
@@ -369,7 +369,7 @@ impl ServerReply<'_> {
         if request.has_client_id {
             options.push((option_code::CLIENT_ID, request.client_id.0.clone()));
         }
-        if matches!(kind, ReplyKind::Offer | ReplyKind::Ack) {
+        if matches!(kind, DhcpReplyKind::Offer | DhcpReplyKind::Ack) {
             let times = [
                 (option_code::LEASE_TIME, lease_seconds),
                 (option_code::RENEWAL_TIME, lease_seconds / 2),
@@ -377,7 +377,7 @@ impl ServerReply<'_> {
             ];
             options.extend(times.map(|(code, seconds)| (code, seconds.to_be_bytes().to_vec())));
         }
-        if *kind != ReplyKind::Nak {
+        if *kind != DhcpReplyKind::Nak {
             self.add_configured_options(&mut options);
         }
         options
@@ -385,7 +385,7 @@ impl ServerReply<'_> {
 
     /// Adds the options that do not depend on the client's address, such as DNS servers.
     fn add_configured_options(&self, options: &mut Vec<(u8, Vec<u8>)>) {
-        let ServerReply { client_message: request, server_address: server, config, .. } = self;
+        let DhcpServerReply { client_message: request, server_address: server, config, .. } = self;
         options.push((option_code::SUBNET_MASK, config.prefix.netmask().octets().to_vec()));
         options.push((option_code::ROUTER, server.octets().to_vec()));
         let own = config.is_dns_server.then_some(*server);

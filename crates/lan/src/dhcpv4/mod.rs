@@ -36,12 +36,12 @@ use carnet_base::{RateLimiter, Time, WallTime};
 
 use crate::LinkAddress;
 use bindings::{AddressBinding, AddressBindings, AddressState};
-pub use config::{Reservation, ServerConfig};
+pub use config::{AddressReservation, DhcpServerConfig};
 pub use drop_reason::DhcpDropReason;
 pub use events::{DhcpCounters, DhcpEvent};
 pub use lease::StoredLease;
-pub use message::{ClientId, valid_host_name};
-use message::{ClientMessage, MessageKind, ReplyKind, ServerReply};
+pub use message::{DhcpClientId, valid_host_name};
+use message::{DhcpClientMessage, DhcpMessageKind, DhcpReplyKind, DhcpServerReply};
 
 /// Time for which the server waits for an ARP reply of a host that uses an address.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -68,14 +68,14 @@ pub enum Output {
     /// The caller stores the record of an address; `None` removes the record.
     Store(Ipv4Addr, Option<StoredLease>),
     /// The caller sends this message.
-    Send(ServerMessage),
+    Send(DhcpServerMessage),
     /// The caller reports this event.
     Event(DhcpEvent),
 }
 
 /// A message of the server to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerMessage {
+pub struct DhcpServerMessage {
     /// Link-layer destination; broadcast for a client that cannot receive unicast packets yet.
     pub link_destination: LinkAddress,
     /// IPv4 source: the server's address.
@@ -90,7 +90,7 @@ pub struct ServerMessage {
 
 /// A client with a lease, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaseStatus {
+pub struct DhcpLeaseStatus {
     /// Address of the client.
     pub address: Ipv4Addr,
     /// Link-layer address of the client.
@@ -117,7 +117,7 @@ pub struct NamedHost {
 /// The server of one interface.
 #[derive(Debug)]
 pub struct DhcpServer {
-    config: ServerConfig,
+    config: DhcpServerConfig,
     /// Address of the interface in the configured IPv4 prefix. Without this address the server does not
     /// answer.
     address: Option<Ipv4Addr>,
@@ -135,7 +135,7 @@ pub struct DhcpServer {
 
 impl DhcpServer {
     /// Creates a server without address. `leases` are stored records; the server takes those of its prefix.
-    pub fn new(config: ServerConfig, leases: &[StoredLease], now: Time, wall: WallTime) -> DhcpServer {
+    pub fn new(config: DhcpServerConfig, leases: &[StoredLease], now: Time, wall: WallTime) -> DhcpServer {
         let mut server = DhcpServer {
             address_bindings: AddressBindings::new(dynamic_addresses(&config)),
             config,
@@ -160,7 +160,7 @@ impl DhcpServer {
 
     /// Applies a changed config. Clients keep their leases. At the next renewal, the server refuses addresses
     /// that the config no longer allows.
-    pub fn reconfigure(&mut self, config: ServerConfig) {
+    pub fn reconfigure(&mut self, config: DhcpServerConfig) {
         let mut bindings = AddressBindings::new(dynamic_addresses(&config));
         for (address, binding) in self.address_bindings.iter() {
             if config.prefix.contains(&address) {
@@ -190,7 +190,7 @@ impl DhcpServer {
     }
 
     /// Returns the config.
-    pub fn config(&self) -> &ServerConfig {
+    pub fn config(&self) -> &DhcpServerConfig {
         &self.config
     }
 
@@ -206,10 +206,10 @@ impl DhcpServer {
     }
 
     /// Returns the clients with a lease, by address.
-    pub fn active_leases(&self, now: Time) -> impl Iterator<Item = LeaseStatus> {
+    pub fn active_leases(&self, now: Time) -> impl Iterator<Item = DhcpLeaseStatus> {
         let leased =
             self.address_bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
-        leased.map(move |(address, binding)| LeaseStatus {
+        leased.map(move |(address, binding)| DhcpLeaseStatus {
             address,
             link_address: binding.link_address,
             host_name: self.host_name_of(binding).map(str::to_owned),
@@ -291,7 +291,7 @@ impl DhcpServer {
         let request = request.clone();
         self.counters.address_conflicts += 1;
         self.quarantine_address(now, host.address, host.link_address, false);
-        if request.kind == MessageKind::Request {
+        if request.kind == DhcpMessageKind::Request {
             return self.refuse_request(&request);
         }
         // The address is in use, but the client still waits for an offer: look for another address.
@@ -305,7 +305,7 @@ impl DhcpServer {
         while let Some(address) = self.address_bindings.expired_address(now) {
             let Some(binding) = self.address_bindings.get(address).cloned() else { return };
             match &binding.state {
-                AddressState::Probed(request) if request.kind != MessageKind::Request => {
+                AddressState::Probed(request) if request.kind != DhcpMessageKind::Request => {
                     self.offer_address(now, address, request);
                 }
                 // The config may have changed since the request.
@@ -334,17 +334,17 @@ impl DhcpServer {
         if !self.message_limiter.try_take_token(now) {
             return Err(DhcpDropReason::RateLimit);
         }
-        let request = ClientMessage::parse(octets)?;
+        let request = DhcpClientMessage::parse(octets)?;
         let server = self.address.ok_or(DhcpDropReason::NoAddress)?;
         if let Some(other) = request.selected_server.filter(|selected| *selected != server) {
             return self.note_other_server(now, other, &request);
         }
         match request.kind {
-            MessageKind::Discover => self.handle_discover(now, request),
-            MessageKind::Request => self.handle_request(now, wall, &request),
-            MessageKind::Decline => self.handle_decline(now, &request),
-            MessageKind::Release => self.handle_release(now, &request),
-            MessageKind::Inform => self.handle_inform(&request),
+            DhcpMessageKind::Discover => self.handle_discover(now, request),
+            DhcpMessageKind::Request => self.handle_request(now, wall, &request),
+            DhcpMessageKind::Decline => self.handle_decline(now, &request),
+            DhcpMessageKind::Release => self.handle_release(now, &request),
+            DhcpMessageKind::Inform => self.handle_inform(&request),
         }
     }
 
@@ -353,7 +353,7 @@ impl DhcpServer {
         &mut self,
         now: Time,
         server: Ipv4Addr,
-        request: &ClientMessage,
+        request: &DhcpClientMessage,
     ) -> Result<(), DhcpDropReason> {
         let offered = self.address_bindings.binding_of_client(&request.client_id);
         if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
@@ -361,7 +361,7 @@ impl DhcpServer {
         }
         // Only a DHCPREQUEST proves another server on this link. A client that declines or releases an
         // address may name the server of its old link.
-        if request.kind == MessageKind::Request {
+        if request.kind == DhcpMessageKind::Request {
             let is_new = self.other_server.replace(server) != Some(server);
             if is_new && self.other_server_limiter.try_take_token(now) {
                 self.outputs.push_back(Output::Event(DhcpEvent::OtherServer { server }));
@@ -372,7 +372,7 @@ impl DhcpServer {
 
     /// Finds an address for a client (RFC 2131 4.3.1). If the client already has the address, offers it at
     /// once. Otherwise probes first whether another host uses the address.
-    fn handle_discover(&mut self, now: Time, request: ClientMessage) -> Result<(), DhcpDropReason> {
+    fn handle_discover(&mut self, now: Time, request: DhcpClientMessage) -> Result<(), DhcpDropReason> {
         if let Some((address, binding)) = self.address_bindings.binding_of_client(&request.client_id)
             && self.config.may_host_have_address(request.link_address, address)
             && Some(address) != self.address
@@ -400,7 +400,7 @@ impl DhcpServer {
     /// Returns a free address for a client: the reserved, the former or the requested address. If none of
     /// these is free, returns the address that has been free for the longest time. Returns `None` if no
     /// usable address is free.
-    fn choose_address(&self, request: &ClientMessage) -> Option<Ipv4Addr> {
+    fn choose_address(&self, request: &DhcpClientMessage) -> Option<Ipv4Addr> {
         let own = self.address;
         if let Some(reservation) = self.config.reservation_for(request.link_address) {
             let address = Some(reservation.address).filter(|address| Some(*address) != own)?;
@@ -429,7 +429,7 @@ impl DhcpServer {
         &mut self,
         now: Time,
         wall: WallTime,
-        request: &ClientMessage,
+        request: &DhcpClientMessage,
     ) -> Result<(), DhcpDropReason> {
         if request.selected_server.is_some() {
             let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
@@ -452,7 +452,7 @@ impl DhcpServer {
         now: Time,
         wall: WallTime,
         address: Ipv4Addr,
-        request: &ClientMessage,
+        request: &DhcpClientMessage,
     ) -> Result<(), DhcpDropReason> {
         // A client with a lease never requests a different address, so such a message is forged. Refuse it: a
         // probe of the requested address would end the client's lease.
@@ -480,7 +480,7 @@ impl DhcpServer {
         &mut self,
         now: Time,
         address: Ipv4Addr,
-        request: &ClientMessage,
+        request: &DhcpClientMessage,
     ) -> Result<(), DhcpDropReason> {
         if self.address_bindings.probe_count() >= MAX_RUNNING_PROBES {
             return Err(DhcpDropReason::Busy);
@@ -497,7 +497,7 @@ impl DhcpServer {
         now: Time,
         wall: WallTime,
         address: Ipv4Addr,
-        request: &ClientMessage,
+        request: &DhcpClientMessage,
     ) -> Result<(), DhcpDropReason> {
         let known = self.address_bindings.binding_of_client(&request.client_id);
         match known.filter(|(_, binding)| binding.state != AddressState::Quarantined) {
@@ -515,7 +515,7 @@ impl DhcpServer {
     }
 
     /// Returns whether a client may have this address now.
-    fn may_client_get_address(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
+    fn may_client_get_address(&self, request: &DhcpClientMessage, address: Ipv4Addr) -> bool {
         let reserved = self.config.reservation_for(request.link_address).map(|_| request.link_address);
         Some(address) != self.address
             && self.config.may_host_have_address(request.link_address, address)
@@ -523,7 +523,7 @@ impl DhcpServer {
     }
 
     /// Gives a client an address, or more time for its address.
-    fn grant_lease(&mut self, now: Time, wall: WallTime, address: Ipv4Addr, request: &ClientMessage) {
+    fn grant_lease(&mut self, now: Time, wall: WallTime, address: Ipv4Addr, request: &DhcpClientMessage) {
         let before = self.address_bindings.get(address);
         let is_renewal = before.is_some_and(|binding| {
             binding.state == AddressState::Leased && binding.client_id == request.client_id
@@ -544,7 +544,7 @@ impl DhcpServer {
         };
         self.outputs.push_back(Output::Store(address, Some(record)));
         self.counters.sent_acks += 1;
-        self.send_reply(request, ReplyKind::Ack, address);
+        self.send_reply(request, DhcpReplyKind::Ack, address);
         if !is_renewal {
             let link_address = request.link_address;
             self.outputs.push_back(Output::Event(DhcpEvent::Leased { address, link_address, host_name }));
@@ -552,24 +552,24 @@ impl DhcpServer {
     }
 
     /// Offers an address to a client.
-    fn offer_address(&mut self, now: Time, address: Ipv4Addr, request: &ClientMessage) {
+    fn offer_address(&mut self, now: Time, address: Ipv4Addr, request: &DhcpClientMessage) {
         let is_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
         if !is_leased {
             let binding = self.new_binding(request, AddressState::Offered);
             self.set_binding(address, AddressBinding { state_ends_at: now + OFFER_LIFETIME, ..binding });
         }
         self.counters.sent_offers += 1;
-        self.send_reply(request, ReplyKind::Offer, address);
+        self.send_reply(request, DhcpReplyKind::Offer, address);
     }
 
     /// Sends a DHCPNAK: the client may not use its address.
-    fn refuse_request(&mut self, request: &ClientMessage) {
+    fn refuse_request(&mut self, request: &DhcpClientMessage) {
         self.counters.sent_naks += 1;
-        self.send_reply(request, ReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
+        self.send_reply(request, DhcpReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
     }
 
     /// Handles a DHCPDECLINE: a client has found another host with its address (RFC 2131 4.3.3).
-    fn handle_decline(&mut self, now: Time, request: &ClientMessage) -> Result<(), DhcpDropReason> {
+    fn handle_decline(&mut self, now: Time, request: &DhcpClientMessage) -> Result<(), DhcpDropReason> {
         let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
         let binding = self.address_bindings.get(address).ok_or(DhcpDropReason::NotOwner)?;
         let is_owner = binding.client_id == request.client_id
@@ -583,7 +583,7 @@ impl DhcpServer {
     }
 
     /// Handles a DHCPRELEASE (RFC 2131 4.3.4).
-    fn handle_release(&mut self, now: Time, request: &ClientMessage) -> Result<(), DhcpDropReason> {
+    fn handle_release(&mut self, now: Time, request: &DhcpClientMessage) -> Result<(), DhcpDropReason> {
         let address = request.client_address;
         let binding = self.address_bindings.get(address).ok_or(DhcpDropReason::NotOwner)?;
         if binding.client_id != request.client_id || binding.state != AddressState::Leased {
@@ -599,12 +599,12 @@ impl DhcpServer {
     }
 
     /// Handles a DHCPINFORM: a client with a fixed address requests the configured options (RFC 2131 4.3.5).
-    fn handle_inform(&mut self, request: &ClientMessage) -> Result<(), DhcpDropReason> {
+    fn handle_inform(&mut self, request: &DhcpClientMessage) -> Result<(), DhcpDropReason> {
         if !self.config.prefix.contains(&request.client_address) {
             return Err(DhcpDropReason::NotOwner);
         }
         self.counters.sent_acks += 1;
-        self.send_reply(request, ReplyKind::Information, Ipv4Addr::UNSPECIFIED);
+        self.send_reply(request, DhcpReplyKind::Information, Ipv4Addr::UNSPECIFIED);
         Ok(())
     }
 
@@ -616,7 +616,7 @@ impl DhcpServer {
         link_address: LinkAddress,
         declined: bool,
     ) {
-        let client = ClientId(Vec::new());
+        let client = DhcpClientId(Vec::new());
         let (state, until) = (AddressState::Quarantined, now + ADDRESS_QUARANTINE_TIME);
         let was_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
         self.address_bindings.set_binding(
@@ -640,7 +640,7 @@ impl DhcpServer {
 
     /// Returns an entry in this state for the sender of a request. The state ends at time 0 until the caller
     /// sets the time.
-    fn new_binding(&self, request: &ClientMessage, state: AddressState) -> AddressBinding {
+    fn new_binding(&self, request: &DhcpClientMessage, state: AddressState) -> AddressBinding {
         let reserved = self.config.reservation_for(request.link_address);
         AddressBinding {
             client_id: request.client_id.clone(),
@@ -663,10 +663,10 @@ impl DhcpServer {
     }
 
     /// Sends an answer to the destination that RFC 2131 4.1 gives for it.
-    fn send_reply(&mut self, request: &ClientMessage, kind: ReplyKind, address: Ipv4Addr) {
+    fn send_reply(&mut self, request: &DhcpClientMessage, kind: DhcpReplyKind, address: Ipv4Addr) {
         let Some(server) = self.address else { return };
         let mtu = self.config.mtu.or(self.tunnel_mtu);
-        let reply = ServerReply {
+        let reply = DhcpServerReply {
             client_message: request,
             kind,
             address,
@@ -676,7 +676,7 @@ impl DhcpServer {
         };
         let message = reply.encode_reply(self.lease_seconds());
         let to_all =
-            kind == ReplyKind::Nak || request.client_address.is_unspecified() && request.needs_broadcast;
+            kind == DhcpReplyKind::Nak || request.client_address.is_unspecified() && request.needs_broadcast;
         let (link_destination, destination) = if to_all {
             (arp::BROADCAST_ADDRESS, Ipv4Addr::BROADCAST)
         } else if request.client_address.is_unspecified() {
@@ -684,18 +684,18 @@ impl DhcpServer {
         } else {
             (request.link_address, request.client_address)
         };
-        self.outputs.push_back(Output::Send(ServerMessage {
+        self.outputs.push_back(Output::Send(DhcpServerMessage {
             link_destination,
             source: server,
             destination,
             message_octets: message,
-            waits_for_store: kind == ReplyKind::Ack,
+            waits_for_store: kind == DhcpReplyKind::Ack,
         }));
     }
 }
 
 /// Returns the addresses that the server may give to clients without reservation.
-fn dynamic_addresses(config: &ServerConfig) -> impl Iterator<Item = Ipv4Addr> {
+fn dynamic_addresses(config: &DhcpServerConfig) -> impl Iterator<Item = Ipv4Addr> {
     let (first, last) = config.address_range;
     (u32::from(first)..=u32::from(last))
         .map(Ipv4Addr::from)

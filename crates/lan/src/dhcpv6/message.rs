@@ -31,14 +31,14 @@ const MAX_REQUESTED_PREFIXES: usize = 4;
 
 /// Status codes (RFC 8415 21.13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StatusCode {
+pub(super) enum Dhcpv6StatusCode {
     Success = 0,
     NoAddrsAvail = 2,
     NoBinding = 3,
     NoPrefixAvail = 6,
 }
 
-impl StatusCode {
+impl Dhcpv6StatusCode {
     /// Returns the value of a Status Code option.
     pub(super) fn status_option_value(self, text: &str) -> Vec<u8> {
         [&(self as u16).to_be_bytes(), text.as_bytes()].concat()
@@ -68,7 +68,7 @@ pub(super) struct AddressRequest {
 
 /// Options of a client's message.
 #[derive(Debug, Default)]
-pub(super) struct ClientMessage<'a> {
+pub(super) struct Dhcpv6ClientMessage<'a> {
     pub client_duid: Option<&'a [u8]>,
     pub server_duid: Option<&'a [u8]>,
     pub requested_options: Vec<u16>,
@@ -77,9 +77,9 @@ pub(super) struct ClientMessage<'a> {
     has_ia_ta: bool,
 }
 
-impl<'a> ClientMessage<'a> {
-    pub(super) fn parse(octets: &'a [u8]) -> Result<ClientMessage<'a>, Dhcpv6DropReason> {
-        let mut request = ClientMessage::default();
+impl<'a> Dhcpv6ClientMessage<'a> {
+    pub(super) fn parse(octets: &'a [u8]) -> Result<Dhcpv6ClientMessage<'a>, Dhcpv6DropReason> {
+        let mut request = Dhcpv6ClientMessage::default();
         for option in split_options(octets) {
             let (code, value) = option?;
             match code {

@@ -18,7 +18,7 @@ use carnet_wire::nd::host_configuration::encode_domain_name;
 
 use crate::LinkAddress;
 use delegation::{DelegationClient, PrefixDelegator};
-use message::{ClientMessage, PrefixRequest, StatusCode, option_code, push_option};
+use message::{Dhcpv6ClientMessage, Dhcpv6StatusCode, PrefixRequest, option_code, push_option};
 
 /// Types of messages (RFC 8415 7.3).
 mod message_kind {
@@ -102,7 +102,7 @@ struct MessageArrival<'a> {
     source: Ipv6Addr,
     kind: u8,
     transaction_id: [u8; 3],
-    client_message: ClientMessage<'a>,
+    client_message: Dhcpv6ClientMessage<'a>,
 }
 
 /// The server of one interface.
@@ -187,7 +187,7 @@ impl Dhcpv6Server {
             message_kind::MESSAGE_RELAY_FORWARD => return Err(Dhcpv6DropReason::Relayed),
             _ => return Err(Dhcpv6DropReason::Malformed),
         }
-        let request = ClientMessage::parse(options)?;
+        let request = Dhcpv6ClientMessage::parse(options)?;
         Ok(MessageArrival {
             now,
             wall_time: wall,
@@ -265,7 +265,7 @@ impl Dhcpv6Server {
                     *kind == message_kind::MESSAGE_RELEASE && delegator.release_prefixes(&client, prefixes);
                 self.message_counts.released_prefixes += u64::from(was_released);
                 if !was_released {
-                    let reason = StatusCode::NoBinding.to_option("no such prefix");
+                    let reason = Dhcpv6StatusCode::NoBinding.to_option("no such prefix");
                     options.push((option_code::IA_PD, ia_pd_option(*iaid, Duration::ZERO, &reason)));
                 }
                 continue;
@@ -285,7 +285,7 @@ impl Dhcpv6Server {
                 None => {
                     delegator.report_exhausted(*now, interface);
                     self.message_counts.refused_requests += 1;
-                    content.extend(StatusCode::NoPrefixAvail.to_option("no prefix is free"));
+                    content.extend(Dhcpv6StatusCode::NoPrefixAvail.to_option("no prefix is free"));
                 }
             }
             if *kind != message_kind::MESSAGE_SOLICIT {
@@ -298,13 +298,14 @@ impl Dhcpv6Server {
             let lifetime = given.map(|(_, lifetime)| lifetime).unwrap_or_default();
             options.push((option_code::IA_PD, ia_pd_option(*iaid, lifetime, &content)));
         }
-        let without_address = StatusCode::NoAddrsAvail.to_option("addresses come from Router Advertisements");
+        let without_address =
+            Dhcpv6StatusCode::NoAddrsAvail.to_option("addresses come from Router Advertisements");
         for association in &request.address_requests {
             let value = [&association.iaid.to_be_bytes(), &[0; 8][..], &without_address].concat();
             options.push((option_code::IA_NA, value));
         }
         if matches!(*kind, message_kind::MESSAGE_RELEASE | message_kind::MESSAGE_DECLINE) {
-            options.push((option_code::STATUS_CODE, StatusCode::Success.status_option_value("")));
+            options.push((option_code::STATUS_CODE, Dhcpv6StatusCode::Success.status_option_value("")));
         }
         (options, waits)
     }
@@ -313,7 +314,7 @@ impl Dhcpv6Server {
     /// option, they include the time of its next Information-request.
     fn reply_options(
         &self,
-        request: &ClientMessage<'_>,
+        request: &Dhcpv6ClientMessage<'_>,
         own: Vec<u8>,
         with_refresh: bool,
     ) -> Vec<(u16, Vec<u8>)> {

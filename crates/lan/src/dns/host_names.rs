@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use super::message::{
-    CLASS_IN, DnsQuery, Question, ResponseCode, encode_own_record, record_type, reverse_network,
+    CLASS_IN, DnsQuery, DnsQuestion, DnsResponseCode, encode_own_record, record_type, reverse_network,
 };
 
 /// Domain of the vehicle if the config has no search list. No server on the Internet knows this domain.
@@ -117,7 +117,7 @@ impl HostNames {
     }
 
     /// Returns whether the answer to a question depends on the IPv6 addresses of hosts.
-    pub fn depends_on_ipv6_addresses(&self, client: OnBoardNetwork, question: &Question) -> bool {
+    pub fn depends_on_ipv6_addresses(&self, client: OnBoardNetwork, question: &DnsQuestion) -> bool {
         match reverse_network(&question.name_labels()) {
             Some((IpNet::V6(network), _)) => self.find_reverse_name(client, network.into(), true).is_some(),
             Some((IpNet::V4(_), _)) => false,
@@ -134,20 +134,20 @@ impl HostNames {
     pub fn answer_about_host(&self, client: OnBoardNetwork, query: &DnsQuery) -> Option<Vec<u8>> {
         let known = self.find_name_for_client(client, &query.question)?;
         if query.question.record_class != CLASS_IN {
-            return Some(query.empty_answer(ResponseCode::NotSupported));
+            return Some(query.empty_answer(DnsResponseCode::NotSupported));
         }
         let (code, records) = match known {
             NameKnowledge::Host(host) => {
                 let ipv6 =
                     host.ipv6_addresses.iter().map(|address| (record_type::AAAA, address.octets().to_vec()));
                 let ipv4 = (record_type::A, host.ipv4_address.octets().to_vec());
-                (ResponseCode::Success, ipv6.chain([ipv4]).collect())
+                (DnsResponseCode::Success, ipv6.chain([ipv4]).collect())
             }
             NameKnowledge::Reverse(name) => {
-                (ResponseCode::Success, vec![(record_type::PTR, self.encode_full_name(name)?)])
+                (DnsResponseCode::Success, vec![(record_type::PTR, self.encode_full_name(name)?)])
             }
-            NameKnowledge::Zone => (ResponseCode::Success, Vec::new()),
-            NameKnowledge::Nothing => (ResponseCode::NoName, Vec::new()),
+            NameKnowledge::Zone => (DnsResponseCode::Success, Vec::new()),
+            NameKnowledge::Nothing => (DnsResponseCode::NoName, Vec::new()),
         };
         let wanted = query.question.record_type;
         let records = records.iter().filter(|(kind, _)| *kind == wanted || wanted == record_type::ANY);
@@ -157,7 +157,11 @@ impl HostNames {
     }
 
     /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
-    fn find_name_for_client(&self, client: OnBoardNetwork, question: &Question) -> Option<NameKnowledge<'_>> {
+    fn find_name_for_client(
+        &self,
+        client: OnBoardNetwork,
+        question: &DnsQuestion,
+    ) -> Option<NameKnowledge<'_>> {
         let labels = question.name_labels();
         match reverse_network(&labels) {
             Some((network, is_whole)) => self.find_reverse_name(client, network, is_whole),

@@ -59,7 +59,7 @@ mod header_flag {
 
 /// Response codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResponseCode {
+pub enum DnsResponseCode {
     /// NOERROR.
     Success,
     /// FORMERR: the query is invalid.
@@ -74,22 +74,22 @@ pub enum ResponseCode {
     Refused,
 }
 
-impl ResponseCode {
+impl DnsResponseCode {
     fn code_number(self) -> u16 {
         match self {
-            ResponseCode::Success => 0,
-            ResponseCode::Malformed => 1,
-            ResponseCode::Failure => 2,
-            ResponseCode::NoName => 3,
-            ResponseCode::NotSupported => 4,
-            ResponseCode::Refused => 5,
+            DnsResponseCode::Success => 0,
+            DnsResponseCode::Malformed => 1,
+            DnsResponseCode::Failure => 2,
+            DnsResponseCode::NoName => 3,
+            DnsResponseCode::NotSupported => 4,
+            DnsResponseCode::Refused => 5,
         }
     }
 }
 
 /// A question: name, type and class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub struct DnsQuestion {
     /// Name in DNS wire format, in lower case.
     pub name: Vec<u8>,
     /// Type of the records.
@@ -98,7 +98,7 @@ pub struct Question {
     pub record_class: u16,
 }
 
-impl Question {
+impl DnsQuestion {
     /// Returns the labels of the name, in lower case.
     pub fn name_labels(&self) -> Vec<&[u8]> {
         let mut labels = Vec::new();
@@ -122,7 +122,7 @@ pub struct DnsQuery {
     /// The question as the client wrote it, with the case of its letters.
     pub question_octets: Vec<u8>,
     /// The question.
-    pub question: Question,
+    pub question: DnsQuestion,
     /// EDNS extension in the client's query; `None` if the query has none.
     pub edns_extension: Option<EdnsExtension>,
 }
@@ -138,7 +138,7 @@ pub struct EdnsExtension {
 
 /// The fields of a record that the forwarder needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RecordFields {
+struct DnsRecordFields {
     record_start: usize,
     kind: u16,
     record_class: u16,
@@ -177,7 +177,7 @@ fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
 
 /// Reads the question of a message that has one. Returns the question and the offset behind it. Returns
 /// `None` if it is invalid, for example by a compression pointer.
-fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
+fn read_question(octets: &[u8]) -> Option<(DnsQuestion, usize)> {
     if u16_at(octets, 4)? != 1 {
         return None;
     }
@@ -189,12 +189,12 @@ fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
     // Octets with the length of a label are below 64, so none of them looks like an upper-case letter.
     let name = name.to_ascii_lowercase();
     let question =
-        Question { name, record_type: u16_at(octets, end)?, record_class: u16_at(octets, end + 2)? };
+        DnsQuestion { name, record_type: u16_at(octets, end)?, record_class: u16_at(octets, end + 2)? };
     Some((question, end + 4))
 }
 
 /// Reads the records from an offset on; `None` if one is invalid, or if there are too many.
-fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<RecordFields>> {
+fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<DnsRecordFields>> {
     if count > MAX_RECORDS_PER_MESSAGE {
         return None;
     }
@@ -208,7 +208,7 @@ fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<Record
         octets.get(data_at..end)?;
         let (kind, class, ttl) =
             (u16_at(octets, fields)?, u16_at(octets, fields + 2)?, u32_at(octets, ttl_at)?);
-        records.push(RecordFields {
+        records.push(DnsRecordFields {
             record_start: start,
             kind,
             record_class: class,
@@ -227,15 +227,15 @@ impl DnsQuery {
     ///
     /// # Errors
     /// Returns the code of the answer to an invalid query.
-    pub fn parse(octets: &[u8]) -> Option<Result<DnsQuery, ResponseCode>> {
+    pub fn parse(octets: &[u8]) -> Option<Result<DnsQuery, DnsResponseCode>> {
         let (id, flags) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
         if octets.len() < HEADER_LENGTH || flags & header_flag::RESPONSE != 0 {
             return None;
         }
         if flags & header_flag::OPCODE != 0 {
-            return Some(Err(ResponseCode::NotSupported));
+            return Some(Err(DnsResponseCode::NotSupported));
         }
-        Some(DnsQuery::read_query(octets, id, flags).ok_or(ResponseCode::Malformed))
+        Some(DnsQuery::read_query(octets, id, flags).ok_or(DnsResponseCode::Malformed))
     }
 
     fn read_query(octets: &[u8], id: u16, flags: u16) -> Option<DnsQuery> {
@@ -285,21 +285,21 @@ impl DnsQuery {
     }
 
     /// Returns an answer without records.
-    pub fn empty_answer(&self, code: ResponseCode) -> Vec<u8> {
+    pub fn empty_answer(&self, code: DnsResponseCode) -> Vec<u8> {
         self.answer_with_records(code, 0, &[], 0)
     }
 
     /// Returns an answer that the vehicle itself knows. `records` are the octets of `count` records.
-    pub fn local_answer(&self, code: ResponseCode, records: &[u8], count: u16) -> Vec<u8> {
+    pub fn local_answer(&self, code: DnsResponseCode, records: &[u8], count: u16) -> Vec<u8> {
         self.answer_with_records(code, header_flag::AUTHORITATIVE, records, count)
     }
 
     /// Returns an answer that tells the client to ask again over TCP.
     pub fn truncated_answer(&self) -> Vec<u8> {
-        self.answer_with_records(ResponseCode::Success, header_flag::TRUNCATED, &[], 0)
+        self.answer_with_records(DnsResponseCode::Success, header_flag::TRUNCATED, &[], 0)
     }
 
-    fn answer_with_records(&self, code: ResponseCode, flags: u16, records: &[u8], count: u16) -> Vec<u8> {
+    fn answer_with_records(&self, code: DnsResponseCode, flags: u16, records: &[u8], count: u16) -> Vec<u8> {
         let extension = self.edns_extension.is_some();
         let flags = self.answer_flags() | flags | code.code_number();
         let mut octets = encode_header(self.message_id, flags, [1, count, 0, extension.into()]);
@@ -322,7 +322,7 @@ impl DnsQuery {
     /// Returns a stored answer of a server in the form for this client, with the client's ID, question and
     /// EDNS extension. Subtracts `age` seconds from the time to live of each record. Returns `None` if the
     /// stored answer is too short.
-    pub fn answer_from_server(&self, answer: &ServerAnswer, age: u32) -> Option<Vec<u8>> {
+    pub fn answer_from_server(&self, answer: &DnsServerAnswer, age: u32) -> Option<Vec<u8>> {
         let mut octets = answer.octets.clone();
         let flags = u16_at(&octets, 2)? & (header_flag::RESPONSE_CODE | header_flag::AUTHENTIC_DATA)
             | self.answer_flags();
@@ -352,12 +352,12 @@ impl DnsQuery {
 
 /// An answer of a server, without the server's EDNS extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerAnswer {
+pub struct DnsServerAnswer {
     octets: Vec<u8>,
     /// Offsets and values of the times to live.
     ttl_positions: Vec<(usize, u32)>,
     /// The question, as the server repeats it.
-    pub question: Question,
+    pub question: DnsQuestion,
     /// Whether the server had to leave out records.
     pub is_truncated: bool,
     /// Whether the server could not find the answer (SERVFAIL, REFUSED and others).
@@ -366,9 +366,9 @@ pub struct ServerAnswer {
     pub lifetime: Option<u32>,
 }
 
-impl ServerAnswer {
+impl DnsServerAnswer {
     /// Parses an answer to a query with this ID; `None` if it is invalid.
-    pub fn parse(octets: &[u8], id: u16) -> Option<ServerAnswer> {
+    pub fn parse(octets: &[u8], id: u16) -> Option<DnsServerAnswer> {
         let flags = u16_at(octets, 2)?;
         if u16_at(octets, 0)? != id || flags & header_flag::RESPONSE == 0 || flags & header_flag::OPCODE != 0
         {
@@ -398,7 +398,7 @@ impl ServerAnswer {
         let additional = u16::try_from(kept.len().saturating_sub(answers + authorities)).ok()?;
         own.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
         let code = flags & header_flag::RESPONSE_CODE;
-        Some(ServerAnswer {
+        Some(DnsServerAnswer {
             lifetime: answer_lifetime(octets, code, (answers, authorities), &records)
                 .filter(|_| !is_truncated),
             ttl_positions: kept.iter().map(|record| (record.ttl_offset, record.time_to_live)).collect(),
@@ -428,7 +428,7 @@ fn answer_lifetime(
     octets: &[u8],
     code: u16,
     (answers, authorities): (usize, usize),
-    records: &[RecordFields],
+    records: &[DnsRecordFields],
 ) -> Option<u32> {
     if code != 0 && code != 3 {
         return None;
@@ -443,7 +443,7 @@ fn answer_lifetime(
 
 /// Returns the answer to an invalid query: its header alone. Returns `None` if the query is too short for a
 /// header.
-pub fn refusal_of_query(query: &[u8], code: ResponseCode) -> Option<Vec<u8>> {
+pub fn refusal_of_query(query: &[u8], code: DnsResponseCode) -> Option<Vec<u8>> {
     let (id, flags) = (u16_at(query, 0)?, u16_at(query, 2)?);
     let copied = flags & (header_flag::OPCODE | header_flag::RECURSION_DESIRED);
     Some(encode_header(id, copied | header_flag::RESPONSE | code.code_number(), [0; 4]))

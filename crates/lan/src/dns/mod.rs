@@ -24,10 +24,10 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Rng, Time};
 
 use crate::LinkAddress;
-use cache::{AnswerCache, CacheKey};
+use cache::{DnsAnswerCache, DnsCacheKey};
 pub use drop_reason::DnsDropReason;
 use host_names::{HostNames, OnBoardNetwork};
-use message::{DnsQuery, ResponseCode, ServerAnswer};
+use message::{DnsQuery, DnsResponseCode, DnsServerAnswer};
 
 /// Time to wait for an answer after each attempt. After the last of these times, the query fails.
 const RETRY_INTERVALS: [Duration; 6] = [
@@ -54,11 +54,11 @@ const QUERY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Number by which the forwarder and its caller identify a query to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QueryId(pub u64);
+pub struct DnsQueryId(pub u64);
 
 /// Transport of a DNS message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum DnsTransport {
     /// UDP datagrams, which limit the length of an answer.
     Udp,
     /// A TCP connection, which carries answers of every length.
@@ -67,7 +67,7 @@ pub enum Transport {
 
 /// Client of a query. The caller chooses `client_number`, by which it finds the client again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueryClient {
+pub struct DnsQueryClient {
     /// Number by which the caller finds the client.
     pub client_number: u64,
     /// Address of the client.
@@ -77,7 +77,7 @@ pub struct QueryClient {
     /// Network of the client.
     pub network: OnBoardNetwork,
     /// Transport of the query, and of its answer.
-    pub transport: Transport,
+    pub transport: DnsTransport,
 }
 
 /// An output of the forwarder.
@@ -87,18 +87,18 @@ pub enum Output {
     /// query may stay open.
     Ask {
         /// Number of the query.
-        query: QueryId,
+        query: DnsQueryId,
         /// Address of the server.
         server: IpAddr,
         /// Transport of query and answer.
-        transport: Transport,
+        transport: DnsTransport,
         /// The query.
         octets: Vec<u8>,
     },
     /// The query needs no further answer: the caller closes its sockets.
-    Done(QueryId),
+    Done(DnsQueryId),
     /// The caller sends this answer to a client.
-    Answer(QueryClient, Vec<u8>),
+    Answer(DnsQueryClient, Vec<u8>),
 }
 
 /// Counters of the forwarder.
@@ -149,17 +149,17 @@ impl DnsCounters {
 
 /// A query that waits for a server.
 #[derive(Debug)]
-struct PendingQuery {
-    cache_key: CacheKey,
+struct PendingDnsQuery {
+    cache_key: DnsCacheKey,
     /// Query of the first client, from which the forwarder makes its queries to servers.
     first_query: DnsQuery,
-    waiting_clients: Vec<(QueryClient, DnsQuery)>,
+    waiting_clients: Vec<(DnsQueryClient, DnsQuery)>,
     /// IDs of the attempts whose answers the forwarder still accepts, each with its server.
     ids_of_attempts: Vec<(u16, IpAddr)>,
     /// Number of attempts.
     attempt_count: usize,
     /// Transport of the next attempt.
-    next_transport: Transport,
+    next_transport: DnsTransport,
     next_attempt_at: Time,
 }
 
@@ -170,9 +170,9 @@ pub struct DnsForwarder {
     /// Index of the server that answered last; the forwarder asks this server first.
     preferred_server: usize,
     host_names: HostNames,
-    answer_cache: AnswerCache,
-    pending_queries: BTreeMap<QueryId, PendingQuery>,
-    query_by_key: BTreeMap<CacheKey, QueryId>,
+    answer_cache: DnsAnswerCache,
+    pending_queries: BTreeMap<DnsQueryId, PendingDnsQuery>,
+    query_by_key: BTreeMap<DnsCacheKey, DnsQueryId>,
     next_query_id: u64,
     query_limiter: RateLimiter,
     rng: Rng,
@@ -187,7 +187,7 @@ impl DnsForwarder {
             dns_servers: servers,
             preferred_server: 0,
             host_names: HostNames::default(),
-            answer_cache: AnswerCache::default(),
+            answer_cache: DnsAnswerCache::default(),
             pending_queries: BTreeMap::new(),
             query_by_key: BTreeMap::new(),
             next_query_id: 0,
@@ -246,7 +246,7 @@ impl DnsForwarder {
     }
 
     /// Handles a message of a client.
-    pub fn handle_query(&mut self, now: Time, client: QueryClient, octets: &[u8]) {
+    pub fn handle_query(&mut self, now: Time, client: DnsQueryClient, octets: &[u8]) {
         self.counters.host_queries += 1;
         if !self.query_limiter.try_take_token(now) {
             return self.counters.count_drop(DnsDropReason::RateLimit);
@@ -270,7 +270,7 @@ impl DnsForwarder {
         }
         if let Err(reason) = self.forward_query(now, client, &query) {
             self.counters.count_drop(reason);
-            self.send_answer(client, &query, Some(query.empty_answer(ResponseCode::Refused)));
+            self.send_answer(client, &query, Some(query.empty_answer(DnsResponseCode::Refused)));
         }
     }
 
@@ -278,7 +278,7 @@ impl DnsForwarder {
     fn forward_query(
         &mut self,
         now: Time,
-        client: QueryClient,
+        client: DnsQueryClient,
         query: &DnsQuery,
     ) -> Result<(), DnsDropReason> {
         let clients = || {
@@ -297,10 +297,10 @@ impl DnsForwarder {
         if of_address >= MAX_QUERIES_PER_HOST || of_host.count() >= most {
             return Err(DnsDropReason::ClientLimit);
         }
-        let key = CacheKey::of_query(query);
+        let key = DnsCacheKey::of_query(query);
         if let Some(pending) = self.query_by_key.get(&key).and_then(|id| self.pending_queries.get_mut(id)) {
             // A host that repeats its query must get only one answer.
-            let is_known = |(other, waiting): &(QueryClient, DnsQuery)| {
+            let is_known = |(other, waiting): &(DnsQueryClient, DnsQuery)| {
                 (other.address, waiting.message_id, other.transport)
                     == (client.address, query.message_id, client.transport)
             };
@@ -316,11 +316,11 @@ impl DnsForwarder {
         if self.pending_queries.len() >= MAX_PENDING_QUERIES || self.dns_servers.is_empty() {
             return Err(DnsDropReason::Busy);
         }
-        let id = QueryId(self.next_query_id);
+        let id = DnsQueryId(self.next_query_id);
         self.next_query_id += 1;
         self.query_by_key.insert(key.clone(), id);
-        let (clients, ids, transport) = (vec![(client, query.clone())], Vec::new(), Transport::Udp);
-        let pending = PendingQuery {
+        let (clients, ids, transport) = (vec![(client, query.clone())], Vec::new(), DnsTransport::Udp);
+        let pending = PendingDnsQuery {
             cache_key: key,
             first_query: query.clone(),
             waiting_clients: clients,
@@ -335,7 +335,7 @@ impl DnsForwarder {
     }
 
     /// Sends a query to the next server. After the last attempt, the query fails.
-    fn send_attempt(&mut self, now: Time, id: QueryId) {
+    fn send_attempt(&mut self, now: Time, id: DnsQueryId) {
         let Some(pending) = self.pending_queries.get_mut(&id) else { return };
         let Some(wait) = RETRY_INTERVALS.get(pending.attempt_count) else { return self.fail_query(id) };
         let Some(place) = (self.preferred_server + pending.attempt_count).checked_rem(self.dns_servers.len())
@@ -352,22 +352,22 @@ impl DnsForwarder {
     }
 
     /// Handles an answer of a server.
-    pub fn handle_answer(&mut self, now: Time, id: QueryId, server: IpAddr, octets: &[u8]) {
+    pub fn handle_answer(&mut self, now: Time, id: DnsQueryId, server: IpAddr, octets: &[u8]) {
         let Some(pending) = self.pending_queries.get_mut(&id) else {
             return self.counters.count_drop(DnsDropReason::LateAnswer);
         };
         let ids = pending.ids_of_attempts.iter().filter(|(_, asked)| *asked == server);
-        let mut answers = ids.filter_map(|(number, _)| ServerAnswer::parse(octets, *number));
+        let mut answers = ids.filter_map(|(number, _)| DnsServerAnswer::parse(octets, *number));
         let question = pending.cache_key.question();
         let Some(answer) = answers.find(|answer| answer.question == *question) else {
             return self.counters.count_drop(DnsDropReason::BadAnswer);
         };
-        if answer.is_truncated && pending.next_transport == Transport::Tcp {
+        if answer.is_truncated && pending.next_transport == DnsTransport::Tcp {
             // The truncated answer belongs to an earlier attempt over UDP, or the server is broken.
             return self.counters.count_drop(DnsDropReason::BadAnswer);
         }
         if answer.is_truncated {
-            pending.next_transport = Transport::Tcp;
+            pending.next_transport = DnsTransport::Tcp;
             // The truncated answer does not count as an attempt: ask the same server again at once, over TCP.
             pending.attempt_count = pending.attempt_count.saturating_sub(1);
             return self.send_attempt(now, id);
@@ -384,7 +384,7 @@ impl DnsForwarder {
     }
 
     /// Passes the answer on to all clients that asked this query.
-    fn finish_query(&mut self, now: Time, id: QueryId, answer: &ServerAnswer) {
+    fn finish_query(&mut self, now: Time, id: DnsQueryId, answer: &DnsServerAnswer) {
         let Some(pending) = self.remove_query(id) else { return };
         self.answer_cache.store_answer(now, pending.cache_key, answer, !answer.has_answers());
         for (client, query) in pending.waiting_clients {
@@ -394,7 +394,7 @@ impl DnsForwarder {
     }
 
     /// Handles an error of a server's socket: the server is not reachable, or refuses.
-    pub fn handle_failure(&mut self, now: Time, id: QueryId, server: IpAddr) {
+    pub fn handle_failure(&mut self, now: Time, id: DnsQueryId, server: IpAddr) {
         let Some(pending) = self.pending_queries.get(&id) else { return };
         let is_last = pending.ids_of_attempts.last().is_some_and(|(_, asked)| *asked == server);
         // If every server has failed, wait before the next attempt, because the path may become usable again.
@@ -406,7 +406,7 @@ impl DnsForwarder {
 
     /// Repeats queries without an answer.
     pub fn handle_timeout(&mut self, now: Time) {
-        let due: Vec<QueryId> = self
+        let due: Vec<DnsQueryId> = self
             .pending_queries
             .iter()
             .filter(|(_, pending)| pending.next_attempt_at <= now)
@@ -418,16 +418,16 @@ impl DnsForwarder {
     }
 
     /// Sends the clients of a query the answer that no server has answered (SERVFAIL).
-    fn fail_query(&mut self, id: QueryId) {
+    fn fail_query(&mut self, id: DnsQueryId) {
         let Some(pending) = self.remove_query(id) else { return };
         self.counters.failed_queries += 1;
         for (client, query) in pending.waiting_clients {
-            let octets = query.empty_answer(ResponseCode::Failure);
+            let octets = query.empty_answer(DnsResponseCode::Failure);
             self.send_answer(client, &query, Some(octets));
         }
     }
 
-    fn remove_query(&mut self, id: QueryId) -> Option<PendingQuery> {
+    fn remove_query(&mut self, id: DnsQueryId) -> Option<PendingDnsQuery> {
         let pending = self.pending_queries.remove(&id)?;
         self.query_by_key.remove(&pending.cache_key);
         self.outputs.push_back(Output::Done(id));
@@ -435,15 +435,15 @@ impl DnsForwarder {
     }
 
     /// Sends an answer. If it is too long for a datagram, asks the client to use TCP instead.
-    fn send_answer(&mut self, client: QueryClient, query: &DnsQuery, octets: Option<Vec<u8>>) {
-        let octets = octets.unwrap_or_else(|| query.empty_answer(ResponseCode::Failure));
-        let fits = client.transport == Transport::Tcp || octets.len() <= query.max_answer_size();
+    fn send_answer(&mut self, client: DnsQueryClient, query: &DnsQuery, octets: Option<Vec<u8>>) {
+        let octets = octets.unwrap_or_else(|| query.empty_answer(DnsResponseCode::Failure));
+        let fits = client.transport == DnsTransport::Tcp || octets.len() <= query.max_answer_size();
         let octets = if fits { octets } else { query.truncated_answer() };
         self.outputs.push_back(Output::Answer(client, octets));
     }
 
     /// Answers a query that the parser rejects, with the ID of the query and an error code alone.
-    fn answer_invalid(&mut self, client: QueryClient, octets: &[u8], code: ResponseCode) {
+    fn answer_invalid(&mut self, client: DnsQueryClient, octets: &[u8], code: DnsResponseCode) {
         if let Some(answer) = message::refusal_of_query(octets, code) {
             self.outputs.push_back(Output::Answer(client, answer));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_lan::LinkAddress;
-use carnet_lan::dhcpv4::{DhcpEvent, DhcpServer, Output, ServerConfig, ServerMessage, StoredLease};
+use carnet_lan::dhcpv4::{DhcpEvent, DhcpServer, DhcpServerConfig, DhcpServerMessage, Output, StoredLease};
 
 pub const DHCP_DISCOVER: u8 = 1;
 pub const DHCP_OFFER: u8 = 2;
@@ -28,8 +28,8 @@ pub fn client_mac(number: u32) -> LinkAddress {
     [2, 0, a, b, c, d]
 }
 
-pub fn server_config() -> ServerConfig {
-    ServerConfig {
+pub fn server_config() -> DhcpServerConfig {
+    DhcpServerConfig {
         prefix: "10.42.7.0/24".parse().expect("a prefix"),
         address_range: (host_address(100), host_address(109)),
         lease_time: Duration::from_secs(3600),
@@ -118,11 +118,11 @@ pub struct ParsedAnswer {
     pub yiaddr: Ipv4Addr,
     pub mac: LinkAddress,
     pub options: BTreeMap<u8, Vec<u8>>,
-    pub server_message: ServerMessage,
+    pub server_message: DhcpServerMessage,
 }
 
 impl ParsedAnswer {
-    fn from_server_message(datagram: ServerMessage) -> ParsedAnswer {
+    fn from_server_message(datagram: DhcpServerMessage) -> ParsedAnswer {
         let octets = datagram.message_octets.clone();
         assert_eq!(octets[..3], [2, 1, 6], "a reply for Ethernet");
         assert_eq!(octets[236..240], [99, 130, 83, 99]);
@@ -157,11 +157,15 @@ pub struct TestNetwork {
 }
 
 impl TestNetwork {
-    pub fn new(config: ServerConfig) -> TestNetwork {
+    pub fn new(config: DhcpServerConfig) -> TestNetwork {
         TestNetwork::with_disk(config, BTreeMap::new(), Time::from_secs(1000))
     }
 
-    pub fn with_disk(config: ServerConfig, disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> TestNetwork {
+    pub fn with_disk(
+        config: DhcpServerConfig,
+        disk: BTreeMap<Ipv4Addr, StoredLease>,
+        now: Time,
+    ) -> TestNetwork {
         let leases: Vec<StoredLease> = disk.values().cloned().collect();
         let mut server = DhcpServer::new(config, &leases, now, wall_time(now));
         server.set_address(Some(SERVER_ADDRESS));

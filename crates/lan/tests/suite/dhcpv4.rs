@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
-use carnet_lan::dhcpv4::{DhcpDropReason, DhcpEvent, Reservation, ServerConfig};
+use carnet_lan::dhcpv4::{AddressReservation, DhcpDropReason, DhcpEvent, DhcpServerConfig};
 
 use super::client::*;
 
@@ -160,8 +160,9 @@ fn server_does_not_offer_address_in_use() {
 
 #[test]
 fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
-    let reservation = Reservation { link_address: client_mac(4), address: host_address(50), name: None };
-    let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..server_config() });
+    let reservation =
+        AddressReservation { link_address: client_mac(4), address: host_address(50), name: None };
+    let mut world = TestNetwork::new(DhcpServerConfig { reservations: vec![reservation], ..server_config() });
     let requests = [
         MessageBuilder::new(DHCP_REQUEST, 1)
             .with_requested_address(host_address(101))
@@ -204,9 +205,12 @@ fn arp_answer_of_the_client_itself_is_no_address_conflict() {
 
 #[test]
 fn server_gives_reserved_address_only_to_its_host() {
-    let reservation =
-        Reservation { link_address: client_mac(1), address: host_address(105), name: Some("camera".into()) };
-    let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..server_config() });
+    let reservation = AddressReservation {
+        link_address: client_mac(1),
+        address: host_address(105),
+        name: Some("camera".into()),
+    };
+    let mut world = TestNetwork::new(DhcpServerConfig { reservations: vec![reservation], ..server_config() });
     let others: Vec<_> = (2..=12).filter_map(|client| world.obtain_address(client)).collect();
     assert_eq!(others.len(), 9);
     assert!(!others.contains(&host_address(105)));
@@ -263,7 +267,7 @@ fn server_answers_dhcp_inform_without_a_lease() {
 
 #[test]
 fn ipv6_only_option_goes_only_to_a_client_that_names_it() {
-    let mut world = TestNetwork::new(ServerConfig { prefers_ipv6_only: true, ..server_config() });
+    let mut world = TestNetwork::new(DhcpServerConfig { prefers_ipv6_only: true, ..server_config() });
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1).with_option(55, &[1, 3, 108]));
     let offers = world.advance_time(SECOND);
     assert_eq!(offers[0].options.get(&108).map(Vec::as_slice), Some(&[0, 0, 7, 8][..]));
@@ -277,7 +281,7 @@ fn answer_has_as_many_options_as_the_client_accepts() {
     let long = |name: u8| format!("{}.example", String::from_utf8(vec![name; 60]).expect("letters"));
     let search: Vec<String> = (b'a'..=b'h').map(long).collect();
     let uri = format!("https://portal.example/{}", "a".repeat(200));
-    let mut world = TestNetwork::new(ServerConfig {
+    let mut world = TestNetwork::new(DhcpServerConfig {
         search_domains: search,
         captive_portal: Some(uri.clone()),
         ..server_config()
@@ -309,7 +313,7 @@ fn server_refuses_renewal_of_address_outside_changed_range() {
     let mut world = TestNetwork::new(server_config());
     let leased = world.obtain_address(1).expect("an address");
     let range = (host_address(200), host_address(209));
-    world.dhcp_server.reconfigure(ServerConfig { address_range: range, ..server_config() });
+    world.dhcp_server.reconfigure(DhcpServerConfig { address_range: range, ..server_config() });
     assert_eq!(world.dhcp_server.active_leases(world.now).count(), 1);
     assert_eq!(
         world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).with_client_address(leased))[0].kind,

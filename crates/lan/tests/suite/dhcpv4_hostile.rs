@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_lan::dhcpv4::{DhcpDropReason, DhcpEvent, Reservation, ServerConfig, arp};
+use carnet_lan::dhcpv4::{AddressReservation, DhcpDropReason, DhcpEvent, DhcpServerConfig, arp};
 use proptest::prelude::*;
 
 use super::client::*;
@@ -62,8 +62,9 @@ fn invalid_messages_are_dropped_by_reason() {
 /// Random link-layer addresses use up the free addresses. Leases and reservations stay.
 #[test]
 fn starvation_attack_takes_no_lease_or_reservation() {
-    let reservation = Reservation { link_address: client_mac(7), address: host_address(50), name: None };
-    let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..server_config() });
+    let reservation =
+        AddressReservation { link_address: client_mac(7), address: host_address(50), name: None };
+    let mut world = TestNetwork::new(DhcpServerConfig { reservations: vec![reservation], ..server_config() });
     let mine = world.obtain_address(1).expect("an address");
     let mut rng = Rng::new(7);
     for _ in 0..20_000 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time};
 use carnet_lan::LinkAddress;
 use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
-use carnet_lan::dns::{DnsDropReason, DnsForwarder, Output, QueryClient, QueryId, Transport};
+use carnet_lan::dns::{DnsDropReason, DnsForwarder, DnsQueryClient, DnsQueryId, DnsTransport, Output};
 use proptest::prelude::*;
 
 const A: u16 = 1;
@@ -79,9 +79,9 @@ struct TestNetwork {
 /// A query that the forwarder has sent to a server.
 #[derive(Debug, Clone, PartialEq)]
 struct ForwardedQuery {
-    query_id: QueryId,
+    query_id: DnsQueryId,
     server_address: IpAddr,
-    transport: Transport,
+    transport: DnsTransport,
     octets: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ impl TestNetwork {
     fn send_from_host(
         &mut self,
         host: u8,
-        transport: Transport,
+        transport: DnsTransport,
         octets: &[u8],
     ) -> (Vec<ForwardedQuery>, Vec<Vec<u8>>) {
         self.send_from_client(host.into(), Some([2, 0, 0, 0, 0, host]), transport, octets)
@@ -121,13 +121,13 @@ impl TestNetwork {
         &mut self,
         number: u16,
         link_address: Option<LinkAddress>,
-        transport: Transport,
+        transport: DnsTransport,
         octets: &[u8],
     ) -> (Vec<ForwardedQuery>, Vec<Vec<u8>>) {
         let [high, low] = number.to_be_bytes();
         let address = IpAddr::from([10, 42, 7 + high, low]);
         self.client_count += 1;
-        let client = QueryClient {
+        let client = DnsQueryClient {
             client_number: self.client_count,
             address,
             link_address,
@@ -139,7 +139,7 @@ impl TestNetwork {
     }
 
     fn send_query(&mut self, octets: &[u8]) -> (Vec<ForwardedQuery>, Vec<Vec<u8>>) {
-        self.send_from_host(9, Transport::Udp, octets)
+        self.send_from_host(9, DnsTransport::Udp, octets)
     }
 
     fn answer_query(&mut self, asked: &ForwardedQuery, octets: &[u8]) -> (Vec<ForwardedQuery>, Vec<Vec<u8>>) {
@@ -172,7 +172,7 @@ fn forwarder_replaces_query_id_and_restores_it_in_the_answer() {
     let (asked, answers) = world.send_query(&query_message(77, "Www.Example.net", A));
     assert!(answers.is_empty());
     let [asked] = &asked[..] else { panic!("{asked:?}") };
-    assert_eq!((asked.server_address, asked.transport), (server_address(1), Transport::Udp));
+    assert_eq!((asked.server_address, asked.transport), (server_address(1), DnsTransport::Udp));
     // The question has the case of the client's letters. carnet's own EDNS extension follows.
     let id = u16::from_be_bytes([asked.octets[0], asked.octets[1]]);
     let expected = dns_message(id, 0x0100, "Www.Example.net", A, [0, 0, 1], &opt_record(1232));
@@ -281,7 +281,7 @@ fn forwarder_repeats_query_over_tcp_after_truncated_answer() {
     let mut truncated = answer_message(&asked[0].octets, "www.example.net", 300);
     truncated[2] |= 2;
     let (asked, answers) = world.answer_query(&asked[0], &truncated);
-    assert_eq!((asked[0].transport, answers.len()), (Transport::Tcp, 0));
+    assert_eq!((asked[0].transport, answers.len()), (DnsTransport::Tcp, 0));
     let many: Vec<u8> =
         (0..100).flat_map(|last| encode_record(&[0xc0, 12], A, 1, 300, &[10, 1, 2, last])).collect();
     let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
@@ -290,7 +290,7 @@ fn forwarder_repeats_query_over_tcp_after_truncated_answer() {
     // An answer of 1600 octets does not fit into a datagram. The client repeats its query over TCP, and gets
     // the whole answer.
     assert_eq!((answers[0].len(), answers[0][2] & 2), (12 + 21, 2));
-    let (_, answers) = world.send_from_host(9, Transport::Tcp, &query_message(1, "www.example.net", A));
+    let (_, answers) = world.send_from_host(9, DnsTransport::Tcp, &query_message(1, "www.example.net", A));
     assert_eq!(answers[0].len(), whole.len());
 }
 
@@ -305,7 +305,7 @@ fn second_truncated_answer_does_not_end_the_query_over_tcp() {
         octets
     };
     let (over_tcp, _) = world.answer_query(&first[0], &truncated(&first[0]));
-    assert_eq!(over_tcp[0].transport, Transport::Tcp);
+    assert_eq!(over_tcp[0].transport, DnsTransport::Tcp);
     assert_eq!(world.answer_query(&second[0], &truncated(&second[0])), (vec![], vec![]));
     assert_eq!(world.dns_forwarder.counters().dropped_messages(DnsDropReason::BadAnswer), 1);
     let whole = answer_message(&over_tcp[0].octets, "www.example.net", 300);
@@ -317,7 +317,7 @@ fn second_truncated_answer_does_not_end_the_query_over_tcp() {
 fn forwarder_passes_answer_of_maximum_length_over_tcp() {
     let mut world = TestNetwork::new(1);
     let with_extension = dns_message(1, 0x0100, "www.example.net", A, [0, 0, 1], &opt_record(1232));
-    let (asked, _) = world.send_from_host(9, Transport::Tcp, &with_extension);
+    let (asked, _) = world.send_from_host(9, DnsTransport::Tcp, &with_extension);
     let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
     let head = dns_message(id, 0x8180, "www.example.net", A, [1, 0, 0], &[]);
     let text = encode_record(&[0xc0, 12], 16, 1, 300, &vec![0; 65_535 - head.len() - 12]);
@@ -360,17 +360,17 @@ fn forwarder_caches_negative_answer_no_longer_than_its_cname() {
 #[test]
 fn forwarder_sends_one_query_for_equal_questions_of_several_clients() {
     let mut world = TestNetwork::new(1);
-    let (asked, _) = world.send_from_host(1, Transport::Udp, &query_message(1, "www.example.net", A));
+    let (asked, _) = world.send_from_host(1, DnsTransport::Udp, &query_message(1, "www.example.net", A));
     for host in 2..10 {
         assert!(
             world
-                .send_from_host(host, Transport::Udp, &query_message(host.into(), "www.example.net", A))
+                .send_from_host(host, DnsTransport::Udp, &query_message(host.into(), "www.example.net", A))
                 .0
                 .is_empty()
         );
     }
     // A host that repeats its query gets only one answer.
-    world.send_from_host(2, Transport::Udp, &query_message(2, "www.example.net", A));
+    world.send_from_host(2, DnsTransport::Udp, &query_message(2, "www.example.net", A));
     let (_, answers) =
         world.answer_query(&asked[0], &answer_message(&asked[0].octets, "www.example.net", 300));
     let ids: Vec<u8> = answers.iter().map(|answer| answer[1]).collect();
@@ -381,11 +381,18 @@ fn forwarder_sends_one_query_for_equal_questions_of_several_clients() {
 fn one_host_cannot_use_up_the_query_limit_of_the_forwarder() {
     let mut world = TestNetwork::new(1);
     for number in 0..200u16 {
-        world.send_from_host(1, Transport::Udp, &query_message(number, &format!("n{number}.example.net"), A));
+        world.send_from_host(
+            1,
+            DnsTransport::Udp,
+            &query_message(number, &format!("n{number}.example.net"), A),
+        );
     }
     assert_eq!(world.dns_forwarder.waiting_query_count(), 24);
     assert_eq!(world.dns_forwarder.counters().dropped_messages(DnsDropReason::ClientLimit), 176);
-    assert_eq!(world.send_from_host(2, Transport::Udp, &query_message(1, "other.example.net", A)).0.len(), 1);
+    assert_eq!(
+        world.send_from_host(2, DnsTransport::Udp, &query_message(1, "other.example.net", A)).0.len(),
+        1
+    );
 }
 
 #[test]
@@ -394,14 +401,17 @@ fn one_host_with_many_addresses_cannot_use_up_the_query_limit() {
     let flood = |world: &mut TestNetwork, link_address: Option<LinkAddress>, first: u16| {
         for number in first..first + 200 {
             let text = format!("n{number}.example.net");
-            world.send_from_client(number, link_address, Transport::Udp, &query_message(number, &text, A));
+            world.send_from_client(number, link_address, DnsTransport::Udp, &query_message(number, &text, A));
         }
         world.dns_forwarder.waiting_query_count()
     };
     assert_eq!(flood(&mut world, Some([2, 0, 0, 0, 0, 1]), 0), 24);
     assert_eq!(flood(&mut world, None, 200), 24 + 48);
     assert_eq!(world.dns_forwarder.counters().dropped_messages(DnsDropReason::ClientLimit), 176 + 152);
-    assert_eq!(world.send_from_host(2, Transport::Udp, &query_message(1, "other.example.net", A)).0.len(), 1);
+    assert_eq!(
+        world.send_from_host(2, DnsTransport::Udp, &query_message(1, "other.example.net", A)).0.len(),
+        1
+    );
 }
 
 #[test]
@@ -547,12 +557,12 @@ fn forwarder_hides_hosts_of_isolated_network_from_other_networks() {
     // Returns the last octet of the address in the answer; `None` if the name does not exist.
     let mut asked = |network, text: &str| {
         world.client_count += 1;
-        let client = QueryClient {
+        let client = DnsQueryClient {
             client_number: world.client_count,
             address: IpAddr::from([10, 42, 7, 1]),
             link_address: None,
             network,
-            transport: Transport::Udp,
+            transport: DnsTransport::Udp,
         };
         world.dns_forwarder.handle_query(world.now, client, &query_message(1, text, A));
         let (asked, answers) = world.take_outputs();
@@ -567,8 +577,8 @@ fn forwarder_hides_hosts_of_isolated_network_from_other_networks() {
     assert_eq!(asked(isolated, "phone.lan"), Some(22));
     let mut reverse = |network, last: u8| {
         world.client_count += 1;
-        let (number, transport) = (world.client_count, Transport::Udp);
-        let client = QueryClient {
+        let (number, transport) = (world.client_count, DnsTransport::Udp);
+        let client = DnsQueryClient {
             client_number: number,
             address: IpAddr::from([10, 42, 7, 1]),
             link_address: None,

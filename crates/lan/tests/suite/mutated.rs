@@ -12,7 +12,7 @@ use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv6::delegation::{DelegatingInterface, DelegatorConfig, PrefixDelegator};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
 use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
-use carnet_lan::dns::{DnsForwarder, Output, QueryClient, Transport};
+use carnet_lan::dns::{DnsForwarder, DnsQueryClient, DnsTransport, Output};
 
 use super::client::{self, *};
 
@@ -305,11 +305,12 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
         if queries % 1000 != 0 {
             mutate_message(&mut rng, &mut octets, &last);
         }
-        let transport = if rng.is_true_with_probability(0.2) { Transport::Tcp } else { Transport::Udp };
+        let transport = if rng.is_true_with_probability(0.2) { DnsTransport::Tcp } else { DnsTransport::Udp };
         let address = IpAddr::from([10, 42, 7, rng.number_below(200) as u8]);
         let link_address =
             Some([2, 0, 0, 0, 0, rng.number_below(200) as u8]).filter(|_| rng.is_true_with_probability(0.5));
-        let client = QueryClient { client_number: queries as u64, address, link_address, network, transport };
+        let client =
+            DnsQueryClient { client_number: queries as u64, address, link_address, network, transport };
         waiting.insert(client.client_number, (octets.get(..2).map(<[u8]>::to_vec), transport));
         forwarder.handle_query(now, client, &octets);
         forwarder.handle_timeout(now);
@@ -319,7 +320,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
                 Output::Answer(client, answer) => {
                     let (id, transport) = waiting.remove(&client.client_number).expect("one answer a query");
                     assert_eq!(id.as_deref(), Some(&answer[..2]), "query {}", client.client_number);
-                    assert!(transport == Transport::Tcp || answer.len() <= 1232);
+                    assert!(transport == DnsTransport::Tcp || answer.len() <= 1232);
                     if client.client_number.is_multiple_of(1000) {
                         assert!(answer.ends_with(&[0, 4, 10, 42, 7, 20]), "{answer:?}");
                     }

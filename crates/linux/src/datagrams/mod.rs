@@ -38,7 +38,7 @@ use carnet_nemo::forwarding::desired;
 
 use icmp::IcmpErrorSocket;
 pub use reader::{DatagramReader, ReceivedDatagram};
-use socket::{InnerIpVersion, Socket};
+use socket::{InnerIpVersion, OpenTunnelSocket};
 pub use writer::DatagramWriter;
 
 /// Maximum number of reports of too large packets that wait for the station.
@@ -50,7 +50,7 @@ pub struct DatagramSockets(Arc<Mutex<SocketTable>>);
 
 #[derive(Debug, Default)]
 struct SocketTable {
-    open_sockets: Vec<Arc<Socket>>,
+    open_sockets: Vec<Arc<OpenTunnelSocket>>,
     too_big_reports: VecDeque<PacketTooBigReport>,
     /// Number of packets that the sockets could not send, since the start.
     unsent_packets: u64,
@@ -80,7 +80,7 @@ impl DatagramSockets {
         self.close(wanted);
         let sockets = InnerIpVersion::inner_versions_of_socket(wanted.local)
             .iter()
-            .map(|carried| Socket::open(wanted, *carried, merge));
+            .map(|carried| OpenTunnelSocket::open(wanted, *carried, merge));
         let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
         self.lock().open_sockets.extend(sockets);
         Ok(())
@@ -113,14 +113,14 @@ impl DatagramSockets {
         self.lock().open_sockets.retain(|socket| socket.desired_socket != *wanted);
     }
 
-    fn all_sockets(&self) -> Vec<Arc<Socket>> {
+    fn all_sockets(&self) -> Vec<Arc<OpenTunnelSocket>> {
         self.lock().open_sockets.clone()
     }
 
     /// Returns the socket of a local end that carries packets of this family; `None` if no such socket is
     /// open.
-    fn find_socket(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
-        let carries = |socket: &&Arc<Socket>| {
+    fn find_socket(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<OpenTunnelSocket>> {
+        let carries = |socket: &&Arc<OpenTunnelSocket>| {
             socket.desired_socket.local == local && socket.carries_ip_version(is_ipv4)
         };
         self.lock().open_sockets.iter().find(carries).cloned()

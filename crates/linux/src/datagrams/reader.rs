@@ -12,7 +12,7 @@ use tokio::io::Interest;
 
 use super::DatagramSockets;
 use super::checksum_completion::{self, PacketKind};
-use super::socket::{Socket, ipv4_socket_address};
+use super::socket::{OpenTunnelSocket, ipv4_socket_address};
 use crate::tunnel::segmentation::BurstSegments;
 
 /// Largest size of an IPv4 packet in octets. No received burst is larger.
@@ -160,7 +160,7 @@ impl DatagramReader {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    fn receive_from_socket(&mut self, socket: &Arc<Socket>) -> io::Result<()> {
+    fn receive_from_socket(&mut self, socket: &Arc<OpenTunnelSocket>) -> io::Result<()> {
         let (burst, control) = (&mut self.burst_buffer, &mut self.control_buffer);
         let (length, from, mut traffic_class, segment) =
             socket.file.try_io(Interest::READABLE, |file: &socket2::Socket| {

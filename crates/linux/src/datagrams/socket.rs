@@ -48,7 +48,7 @@ impl InnerIpVersion {
 }
 
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct OpenTunnelSocket {
     pub(super) desired_socket: desired::TunnelSocket,
     pub(super) file: AsyncFd<socket2::Socket>,
     inner_version: InnerIpVersion,
@@ -58,12 +58,12 @@ pub(super) struct Socket {
     pub(super) icmp_errors: Option<IcmpErrorSocket>,
 }
 
-impl Socket {
+impl OpenTunnelSocket {
     pub(super) fn open(
         wanted: &desired::TunnelSocket,
         carried: InnerIpVersion,
         merge: bool,
-    ) -> io::Result<Socket> {
+    ) -> io::Result<OpenTunnelSocket> {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {
@@ -103,7 +103,7 @@ impl Socket {
             }
             Endpoint::Ipv4(_) | Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
         };
-        let opened = Socket {
+        let opened = OpenTunnelSocket {
             desired_socket: wanted.clone(),
             file: watch_readable(socket)?,
             inner_version: carried,

@@ -8,7 +8,7 @@ use carnet_base::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 use super::DatagramSockets;
-use super::socket::Socket;
+use super::socket::OpenTunnelSocket;
 
 /// Largest number of segments in a burst: the limit of the first kernels with `UDP_SEGMENT`.
 const MAX_SEGMENTS: usize = 64;
@@ -160,7 +160,7 @@ impl DatagramWriter {
 
     fn send_burst(
         &self,
-        socket: &Socket,
+        socket: &OpenTunnelSocket,
         to: BurstDestination,
         segment: Option<u16>,
         octets: &[u8],

@@ -33,7 +33,7 @@ use super::redirect_targets::RedirectTargets;
 use super::{DataPath, FastPathConfig, InterfaceRoles, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::memory::return_free_memory;
-use crate::netlink::{LinkInfo, MAX_LONG_PREFIX_HALVES};
+use crate::netlink::{LinkInfo, MAX_UPPER_HALVES_OF_LONG_PREFIXES};
 
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
@@ -148,7 +148,7 @@ pub(crate) struct LoadedPrograms {
     routing_policy: RoutingPolicy,
     /// Content of the map `CROWDED`: the upper 64 bits of destinations for which the kernel has routes longer
     /// than 64 bits.
-    long_prefix_halves: BTreeSet<u64>,
+    upper_halves_of_long_prefixes: BTreeSet<u64>,
     /// Number of bindings for which the maps have room.
     binding_slots: u32,
     /// Number of cache entries for next hops, on each processor.
@@ -304,7 +304,7 @@ impl LoadedPrograms {
             last_version_number: 0,
             route_generation: 0,
             routing_policy: RoutingPolicy::default(),
-            long_prefix_halves: BTreeSet::new(),
+            upper_halves_of_long_prefixes: BTreeSet::new(),
             binding_slots: slots,
             next_hop_cache_size: ways,
             counters_per_slot: counters,
@@ -411,7 +411,7 @@ impl LoadedPrograms {
 
     /// Returns whether the map `CROWDED` contains the upper 64 bits of all these addresses.
     pub(super) fn contains_long_prefix_halves(&self, halves: &BTreeSet<u64>) -> bool {
-        halves.is_subset(&self.long_prefix_halves)
+        halves.is_subset(&self.upper_halves_of_long_prefixes)
     }
 
     fn increment_generation(&mut self, name: &str) -> Result<(), String> {
@@ -439,7 +439,8 @@ impl LoadedPrograms {
     pub(super) fn set_policy(&mut self, policy: RoutingPolicy) -> Result<(), String> {
         self.routing_policy = policy;
         // carnet never removes entries from `CROWDED`, so once the map has been full, it stays incomplete.
-        let networks = policy.knows_long_prefixes && self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES;
+        let networks = policy.knows_long_prefixes
+            && self.upper_halves_of_long_prefixes.len() < MAX_UPPER_HALVES_OF_LONG_PREFIXES;
         let bits = u32::from(policy.arriving_by_destination)
             | u32::from(policy.leaving_by_destination) << 1
             | u32::from(networks) << 2;
@@ -452,14 +453,15 @@ impl LoadedPrograms {
     /// 64 bits there. The entry stays for the lifetime of the programs. The caller must call
     /// [`Self::invalidate_lookups`] afterwards.
     pub(super) fn add_long_prefix_half(&mut self, half: u64) -> Result<(), String> {
-        if self.long_prefix_halves.contains(&half) || self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES
+        if self.upper_halves_of_long_prefixes.contains(&half)
+            || self.upper_halves_of_long_prefixes.len() >= MAX_UPPER_HALVES_OF_LONG_PREFIXES
         {
             return Ok(());
         }
-        self.long_prefix_halves.insert(half);
+        self.upper_halves_of_long_prefixes.insert(half);
         let mut map: BpfHashMap<_, u64, u32> = self.map_mut("CROWDED")?;
         map.insert(half.to_be(), 1, 0).map_err(|error| format_error_with_causes(&error))?;
-        if self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES {
+        if self.upper_halves_of_long_prefixes.len() >= MAX_UPPER_HALVES_OF_LONG_PREFIXES {
             self.set_policy(self.routing_policy)
         } else {
             Ok(())

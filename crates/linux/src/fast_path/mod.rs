@@ -590,12 +590,12 @@ impl FastPath {
         narrow: bool,
     ) -> Result<(), String> {
         let PathInUse::Programs(programs) = &mut self.path_in_use else { return Ok(()) };
-        let known = programs.contains_long_prefix_halves(&heard.long_prefix_halves);
+        let known = programs.contains_long_prefix_halves(&heard.upper_halves_of_long_prefixes);
         let result = match narrow
             && known
             && heard
                 == (RoutingFields {
-                    long_prefix_halves: heard.long_prefix_halves.clone(),
+                    upper_halves_of_long_prefixes: heard.upper_halves_of_long_prefixes.clone(),
                     ..RoutingFields::default()
                 }) {
             true => programs.invalidate_flow_lookups(),
@@ -638,8 +638,8 @@ impl FastPath {
     }
 
     /// Returns whether the fast path has, or will have, rules that precede the rule of the local table.
-    pub(crate) fn has_early_rules(&self) -> bool {
-        matches!(&self.path_in_use, PathInUse::Kernel(kernel) if kernel.has_early_rules())
+    pub(crate) fn has_rules_before_local_table(&self) -> bool {
+        matches!(&self.path_in_use, PathInUse::Kernel(kernel) if kernel.has_rules_before_local_table())
     }
 
     /// Removes all entries of the path.
@@ -778,7 +778,7 @@ impl FastPath {
     /// next [`Self::commit_changes`].
     pub(crate) fn remove_expired(&mut self) {
         if let PathInUse::Kernel(kernel) = &mut self.path_in_use {
-            kernel.expire_narrow_paths();
+            kernel.expire_small_mtus();
         }
     }
 

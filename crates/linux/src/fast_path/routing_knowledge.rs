@@ -47,7 +47,7 @@ impl RoutingKnowledge {
 
     /// Writes the known properties of routes and rules into newly loaded programs.
     pub(super) fn write_to_programs(&self, programs: &mut LoadedPrograms) -> Result<(), String> {
-        for half in &self.routing_fields.long_prefix_halves {
+        for half in &self.routing_fields.upper_halves_of_long_prefixes {
             programs.add_long_prefix_half(*half)?;
         }
         programs.set_policy(self.routing_policy())
@@ -64,7 +64,7 @@ impl RoutingKnowledge {
             Some(heard) => {
                 // Forget the known obstacles before reading, because the reading reports those that still
                 // exist.
-                let crowded = std::mem::take(&mut self.routing_fields.long_prefix_halves);
+                let crowded = std::mem::take(&mut self.routing_fields.upper_halves_of_long_prefixes);
                 let full = self.routing_fields.has_too_many_prefixes;
                 self.routing_fields = heard;
                 self.routing_fields.add_long_prefix_halves(crowded, full);
@@ -73,7 +73,7 @@ impl RoutingKnowledge {
             None => self.is_complete = false,
         }
         self.read_rules(requests);
-        for half in &self.routing_fields.long_prefix_halves {
+        for half in &self.routing_fields.upper_halves_of_long_prefixes {
             programs.add_long_prefix_half(*half)?;
         }
         programs.invalidate_lookups()?;
@@ -94,7 +94,7 @@ impl RoutingKnowledge {
         heard: RoutingFields,
     ) -> Result<(), String> {
         let RoutingFields {
-            long_prefix_halves: crowded,
+            upper_halves_of_long_prefixes: crowded,
             has_too_many_prefixes: full,
             has_source_or_multipath_route: forked,
             removed_source_or_multipath_route: unforked,

@@ -54,7 +54,9 @@ pub(crate) use monitor::{ChangedParts, NetlinkChanges, NetlinkMonitor};
 #[cfg(test)]
 pub(crate) use routes::NextHop;
 pub(crate) use routes::{RouteInfo, effective_metric};
-pub(crate) use routing_fields::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interface_and_destination};
+pub(crate) use routing_fields::{
+    MAX_UPPER_HALVES_OF_LONG_PREFIXES, RoutingFields, use_only_interface_and_destination,
+};
 pub(crate) use rules::{KernelRuleAction, RuleInfo, is_ipv4 as is_ipv4_rule};
 
 use crate::error::{Error, Result};

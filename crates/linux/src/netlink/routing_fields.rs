@@ -18,14 +18,14 @@ use super::{NetlinkRequests, RuleInfo};
 use crate::error::Result;
 
 /// Largest number of upper address halves (64 bits) in the map `CROWDED` of `bpf/ways.h`.
-pub(crate) const MAX_LONG_PREFIX_HALVES: usize = 65536;
+pub(crate) const MAX_UPPER_HALVES_OF_LONG_PREFIXES: usize = 65536;
 
 /// Packet fields on which the kernel's routes and rules depend, by the events so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RoutingFields {
     /// Upper halves (64 bits) of the destinations of routes with prefixes longer than 64 bits.
-    pub(crate) long_prefix_halves: BTreeSet<u64>,
-    /// Whether more than [`MAX_LONG_PREFIX_HALVES`] halves exist.
+    pub(crate) upper_halves_of_long_prefixes: BTreeSet<u64>,
+    /// Whether more than [`MAX_UPPER_HALVES_OF_LONG_PREFIXES`] halves exist.
     pub(crate) has_too_many_prefixes: bool,
     /// Whether a route depends on the source, or has several next hops.
     pub(crate) has_source_or_multipath_route: bool,
@@ -106,10 +106,10 @@ impl RoutingFields {
     }
 
     fn note_long_prefix_half(&mut self, half: u64) {
-        if self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES {
-            self.long_prefix_halves.insert(half);
+        if self.upper_halves_of_long_prefixes.len() < MAX_UPPER_HALVES_OF_LONG_PREFIXES {
+            self.upper_halves_of_long_prefixes.insert(half);
         } else {
-            self.has_too_many_prefixes |= !self.long_prefix_halves.contains(&half);
+            self.has_too_many_prefixes |= !self.upper_halves_of_long_prefixes.contains(&half);
         }
     }
 }
@@ -164,22 +164,25 @@ mod tests {
         }
         assert_eq!(
             heard,
-            RoutingFields { long_prefix_halves: [0x2001_0db8_0001_0002].into(), ..RoutingFields::default() }
+            RoutingFields {
+                upper_halves_of_long_prefixes: [0x2001_0db8_0001_0002].into(),
+                ..RoutingFields::default()
+            }
         );
         // The kernel's cached copies of routes do not count as routes.
         let mut cloned = route("2001:db8:9::1/128", &[]);
         cloned.header.flags = RouteFlags::Cloned;
         heard.note_message(&RouteNetlinkMessage::NewRoute(cloned));
-        assert_eq!(heard.long_prefix_halves.len(), 1);
+        assert_eq!(heard.upper_halves_of_long_prefixes.len(), 1);
     }
 
     #[test]
     fn number_of_upper_halves_of_networks_is_bounded() {
         let mut heard = RoutingFields::default();
-        heard.add_long_prefix_halves((0..MAX_LONG_PREFIX_HALVES as u64 + 1).collect(), false);
+        heard.add_long_prefix_halves((0..MAX_UPPER_HALVES_OF_LONG_PREFIXES as u64 + 1).collect(), false);
         assert_eq!(
-            (heard.long_prefix_halves.len(), heard.has_too_many_prefixes),
-            (MAX_LONG_PREFIX_HALVES, true)
+            (heard.upper_halves_of_long_prefixes.len(), heard.has_too_many_prefixes),
+            (MAX_UPPER_HALVES_OF_LONG_PREFIXES, true)
         );
     }
 

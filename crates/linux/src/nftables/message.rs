@@ -248,12 +248,12 @@ fn new_chain_attributes(role: RuleChain) -> Vec<u8> {
 /// A set of hosts' addresses, each with a rate limit. Rules of the table add the addresses.
 struct HostRateSet {
     name: String,
-    host_key: HostKey,
+    host_set_key: HostSetKey,
 }
 
 /// Field of a packet that names the host.
 #[derive(Debug, Clone, Copy)]
-enum HostKey {
+enum HostSetKey {
     /// Link-layer address of the sender.
     LinkSource,
     /// IP address, of this family.
@@ -273,7 +273,7 @@ impl HostRateSet {
         let by = packets.over_rate?.by;
         if by == HostIdentity::LinkAddress {
             let name = format!("from-{}", packets.input_interface.as_ref()?);
-            return Some(HostRateSet { name, host_key: HostKey::LinkSource });
+            return Some(HostRateSet { name, host_set_key: HostSetKey::LinkSource });
         }
         let (interface, prefix) = match &packets.input_interface {
             Some(interface) => (interface, packets.source?),
@@ -283,17 +283,17 @@ impl HostRateSet {
         let (family, version) =
             if address_family_of(prefix) == FAMILY_IPV4 { (FAMILY_IPV4, 4) } else { (FAMILY_IPV6, 6) };
         let direction = if is_source { "from" } else { "to" };
-        let key = HostKey::Address { family, is_source };
-        Some(HostRateSet { name: format!("{direction}{version}-{interface}"), host_key: key })
+        let key = HostSetKey::Address { family, is_source };
+        Some(HostRateSet { name: format!("{direction}{version}-{interface}"), host_set_key: key })
     }
 
     /// Returns the attributes that create the set. Each set of a transaction needs a different `id`.
     fn set_definition_attributes(&self, id: u32) -> Vec<u8> {
         // The type is the number by which the program `nft` recognises addresses when it lists the elements.
-        let (kind, length) = match self.host_key {
-            HostKey::LinkSource => (9, 6),
-            HostKey::Address { family: FAMILY_IPV4, .. } => (7, 4),
-            HostKey::Address { .. } => (8, 16),
+        let (kind, length) = match self.host_set_key {
+            HostSetKey::LinkSource => (9, 6),
+            HostSetKey::Address { family: FAMILY_IPV4, .. } => (7, 4),
+            HostSetKey::Address { .. } => (8, 16),
         };
         [
             encode_string(SET_TABLE, TABLE_NAME_OF_CARNET),
@@ -318,16 +318,18 @@ impl HostRateSet {
                 compare_register(operation, &INTERFACE_TYPE_ETHERNET.to_ne_bytes()),
             ]
         };
-        let (mut expressions, address) = match self.host_key {
-            HostKey::LinkSource => (is_ethernet(COMPARE_EQUAL), load_payload(LINK_HEADER, 6, 6)),
-            HostKey::Address { family: FAMILY_IPV4, is_source: true } => {
+        let (mut expressions, address) = match self.host_set_key {
+            HostSetKey::LinkSource => (is_ethernet(COMPARE_EQUAL), load_payload(LINK_HEADER, 6, 6)),
+            HostSetKey::Address { family: FAMILY_IPV4, is_source: true } => {
                 (is_ethernet(COMPARE_NOT_EQUAL), load_payload(NETWORK_HEADER, 12, 4))
             }
-            HostKey::Address { is_source: true, .. } => {
+            HostSetKey::Address { is_source: true, .. } => {
                 (is_ethernet(COMPARE_NOT_EQUAL), load_payload(NETWORK_HEADER, 8, 16))
             }
-            HostKey::Address { family: FAMILY_IPV4, .. } => (Vec::new(), load_payload(NETWORK_HEADER, 16, 4)),
-            HostKey::Address { .. } => (Vec::new(), load_payload(NETWORK_HEADER, 24, 16)),
+            HostSetKey::Address { family: FAMILY_IPV4, .. } => {
+                (Vec::new(), load_payload(NETWORK_HEADER, 16, 4))
+            }
+            HostSetKey::Address { .. } => (Vec::new(), load_payload(NETWORK_HEADER, 24, 16)),
         };
         expressions.push(address);
         // Attribute 4 selects a limit of octets, and attribute 5 makes the expression match above the rate.

@@ -87,12 +87,12 @@ struct DiskState {
     is_full: bool,
     failure_probability: f64,
     /// Whether the writing process has died.
-    is_dead: bool,
+    has_process_died: bool,
 }
 
 impl DiskState {
     fn fail_at_random(&mut self) -> io::Result<()> {
-        if self.is_dead {
+        if self.has_process_died {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let trouble = self.failure_probability;
@@ -132,7 +132,7 @@ impl SimulatedDisk {
             rng,
             is_full: false,
             failure_probability: 0.0,
-            is_dead: false,
+            has_process_died: false,
         })))
     }
 
@@ -152,8 +152,8 @@ impl SimulatedDisk {
         state.is_full || state.failure_probability > 0.0
     }
 
-    pub(super) fn set_dead(&self, dead: bool) {
-        self.state().is_dead = dead;
+    pub(super) fn set_process_died(&self, dead: bool) {
+        self.state().has_process_died = dead;
     }
 
     /// Ends the process that uses the disk: its locks are released, and its writes stay.
@@ -174,7 +174,7 @@ impl SimulatedDisk {
             rng,
             is_full: false,
             failure_probability: 0.0,
-            is_dead: false,
+            has_process_died: false,
         };
         let count = copy.rng.number_below(state.unsynced_name_changes.len() as u64 + 1) as usize;
         state
@@ -339,7 +339,7 @@ impl DiskFile for SimulatedFile {
 
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.simulated_disk.state();
-        let (full, state_is_dead, failed) = (state.is_full, state.is_dead, state.fail_at_random());
+        let (full, state_is_dead, failed) = (state.is_full, state.has_process_died, state.fail_at_random());
         let most = state.rng.number_below(octets.len() as u64 + 1) as usize;
         drop(state);
         if state_is_dead {
@@ -359,7 +359,7 @@ impl DiskFile for SimulatedFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.simulated_disk.state();
         if let Err(error) = state.fail_at_random() {
-            if !state.is_dead {
+            if !state.has_process_died {
                 state.persist_some_writes(self.inode);
             }
             return Err(error);

@@ -219,7 +219,7 @@ impl KernelState {
         let Some((left, disk)) = &mut self.steps_until_death else { return false };
         *left = left.saturating_sub(1);
         if *left == 0 {
-            disk.set_dead(true);
+            disk.set_process_died(true);
         }
         *left == 0
     }

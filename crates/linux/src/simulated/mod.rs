@@ -26,7 +26,7 @@ use crate::event::PlatformEvent;
 use crate::kernel_settings::KernelSettings;
 use crate::kernel_state_keeper::KernelStateKeeper;
 use crate::netlink::NetlinkRequests;
-use crate::undo_file::{FileValidity, UndoFile};
+use crate::undo_file::{UndoFile, UndoFileValidity};
 
 use channel::{SimulatedChannel, SimulatedSettings};
 pub use disk::SimulatedDisk;
@@ -56,13 +56,13 @@ impl SimulatedKernel {
     pub fn set_steps_until_death(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.steps_until_death) {
-            disk.set_dead(false);
+            disk.set_process_died(false);
         }
         state.steps_until_death = fuse;
     }
 
     /// Returns whether the simulated process is dead.
-    pub fn is_dead(&self) -> bool {
+    pub fn has_process_died(&self) -> bool {
         self.0.borrow().steps_until_death.as_ref().is_some_and(|(left, _)| *left == 0)
     }
 
@@ -318,7 +318,7 @@ impl SimulatedPlatform {
     fn try_open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedPlatform> {
         let mut state = kernel.0.borrow_mut();
         let index = state.add_link(TUNNEL_DEVICE);
-        let place = FileValidity { boot_id: state.boot_number.to_string(), netns: 1, netns_cookie: 1 };
+        let place = UndoFileValidity { boot_id: state.boot_number.to_string(), netns: 1, netns_cookie: 1 };
         drop(state);
         let requests = NetlinkRequests::over_channel(Box::new(SimulatedChannel::new(kernel.0.clone())));
         let switches = KernelSettings::for_tree(Box::new(SimulatedSettings(kernel.0.clone())));

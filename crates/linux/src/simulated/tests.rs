@@ -512,7 +512,7 @@ fn operators_setting_is_restored_whenever_carnet_dies() {
         }
         kernel.set_steps_until_death(Some((steps, disk.clone())));
         let _ = machine.close();
-        deaths += u32::from(kernel.is_dead());
+        deaths += u32::from(kernel.has_process_died());
         kernel.set_steps_until_death(None);
         kernel.end_process();
         disk.release_locks();

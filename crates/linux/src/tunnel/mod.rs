@@ -81,7 +81,7 @@ pub struct TunDevice(Arc<SharedTunDevice>);
 struct SharedTunDevice {
     file: AsyncFd<OwnedFd>,
     /// Queues of control messages; `None` if the device has one queue.
-    control_queues: Option<SteeredControl>,
+    control_queues: Option<SteeredControlQueues>,
     /// Whether a virtio header precedes each packet.
     has_header: bool,
     /// Kinds of bursts that the kernel accepts.
@@ -90,7 +90,7 @@ struct SharedTunDevice {
 
 /// Queues of control messages, and the program that selects a queue.
 #[derive(Debug)]
-struct SteeredControl {
+struct SteeredControlQueues {
     queues: ControlQueues,
     steering: Arc<SteeringProgram>,
 }
@@ -196,7 +196,7 @@ impl TunDevice {
             match create_steered_tun_device(senders) {
                 Ok((file, others, abilities, steering)) => {
                     let queues = ControlQueues::new(others).map_err(unwatched)?;
-                    let control = SteeredControl { queues, steering: Arc::new(steering) };
+                    let control = SteeredControlQueues { queues, steering: Arc::new(steering) };
                     (file, Some(control), abilities)
                 }
                 Err(why) => {

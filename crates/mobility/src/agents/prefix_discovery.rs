@@ -22,7 +22,7 @@ use carnet_wire::extension::emit_home_address_options_header;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
-use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
+use carnet_wire::prefix_discovery::{MobilePrefixAdvertisement, MobilePrefixSolicitation};
 use ipnet::Ipv6Net;
 
 use crate::mobile_router::MobileRouter;
@@ -120,7 +120,7 @@ impl PrefixDiscovery {
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let advertisement =
-            PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
+            MobilePrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
             // RFC 6275 11.4.3: after an unexpected advertisement "the mobile node SHOULD send a Mobile Prefix
             // Solicitation". The pause limits how often an attacker can cause a solicitation.
@@ -195,7 +195,7 @@ fn build_solicitation(
     home_agent: Ipv6Addr,
     identifier: u16,
 ) -> Vec<u8> {
-    let mut solicitation = PrefixSolicitation { identifier }.emit();
+    let mut solicitation = MobilePrefixSolicitation { identifier }.emit();
     icmpv6::set_checksum(&mut solicitation, home_address, home_agent);
     let options = emit_home_address_options_header(protocol::ICMPV6, home_address);
     let header = Header {

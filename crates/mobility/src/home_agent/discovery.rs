@@ -20,7 +20,7 @@ use carnet_wire::extension::emit_home_address_routing_header;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
-use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use carnet_wire::prefix_discovery::{MobilePrefixSolicitation, emit_prefix_advertisement};
 
 use super::home_agents_list::{HomeAgentCandidate, addresses_in_order};
 use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
@@ -152,7 +152,7 @@ impl HomeAgent {
         // RFC 8200 8.1, RFC 6275 6.3: the checksum covers the home address as source.
         icmpv6::verify_checksum(home_address, self.config.address, message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
-        let solicitation = PrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
+        let solicitation = MobilePrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
         if !self.cache.bindings_of(home_address).any(|binding| binding.care_of_address == source) {
             return Err(MobilityDrop::WrongParty);
         }

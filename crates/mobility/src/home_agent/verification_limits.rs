@@ -25,7 +25,7 @@ use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Rate, RateLimiter, Time};
+use carnet_base::{RateLimiter, Time, TokenBucketRate};
 use foldhash::HashMap;
 use foldhash::quality::FixedState;
 
@@ -50,7 +50,8 @@ pub(super) const NODE_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 const FIRST_CLEANUP_SIZE: usize = 1024;
 
 /// Rate limit of the authentic Binding Updates of one node.
-const NODE_UPDATE_RATE: Rate = Rate { burst_size: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
+const NODE_UPDATE_RATE: TokenBucketRate =
+    TokenBucketRate { burst_size: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
 
 /// Limits of Binding Updates from sources that are no bound care-of address.
 #[derive(Debug)]
@@ -90,7 +91,8 @@ impl UnboundSourceLimits {
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
         let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
-        let of_source = Rate { burst_size: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
+        let of_source =
+            TokenBucketRate { burst_size: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
         let Some(full_at) = self.bucket_full_at.get_mut(place) else { return true };
         // Use the common limit only if the source's own limit allows the update.
         of_source.try_take_tokens(full_at, now, 1) && self.limit_of_all_sources.try_take_token(now)

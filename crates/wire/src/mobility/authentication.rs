@@ -11,7 +11,7 @@
 
 use super::header::MobilityHeader;
 use super::message_type;
-use super::options::{MN_AAA, MN_HA, RawOption, option_type};
+use super::options::{MN_AAA, MN_HA, RawMobilityOption, option_type};
 use crate::Error;
 use crate::octets::{octets_from, u8_at, u32_at};
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Er
     let mut aaa_seen = false;
     let mut at = 0;
     while at < options.len() {
-        let option = RawOption::parse_at(options, at)?;
+        let option = RawMobilityOption::parse_at(options, at)?;
         let data_at = start + at + 2;
         at = option.next_option_offset;
         if option.is_padding() {

@@ -501,7 +501,7 @@ impl<'a> MobilityOptions<'a> {
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let mut at = 0;
         while at < octets.len() {
-            at = RawOption::parse_at(octets, at)?.next_option_offset;
+            at = RawMobilityOption::parse_at(octets, at)?.next_option_offset;
         }
         Ok(MobilityOptions { octets })
     }
@@ -510,8 +510,8 @@ impl<'a> MobilityOptions<'a> {
     ///
     /// An option of a known type with a wrong length or field is an `Err`; the iterator still returns the
     /// options after it.
-    pub fn iter(&self) -> OptionsIter<'a> {
-        OptionsIter { octets: self.octets, next_offset: 0 }
+    pub fn iter(&self) -> MobilityOptionsIter<'a> {
+        MobilityOptionsIter { octets: self.octets, next_offset: 0 }
     }
 
     /// Returns the items of [`MobilityOptions::iter`], each with its Option Type, so that the caller knows
@@ -530,30 +530,30 @@ impl<'a> MobilityOptions<'a> {
 
 impl<'a> IntoIterator for MobilityOptions<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
-    type IntoIter = OptionsIter<'a>;
+    type IntoIter = MobilityOptionsIter<'a>;
 
-    fn into_iter(self) -> OptionsIter<'a> {
+    fn into_iter(self) -> MobilityOptionsIter<'a> {
         self.iter()
     }
 }
 
 impl<'a> IntoIterator for &MobilityOptions<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
-    type IntoIter = OptionsIter<'a>;
+    type IntoIter = MobilityOptionsIter<'a>;
 
-    fn into_iter(self) -> OptionsIter<'a> {
+    fn into_iter(self) -> MobilityOptionsIter<'a> {
         self.iter()
     }
 }
 
 /// Iterates over [`MobilityOptions`].
 #[derive(Debug, Clone)]
-pub struct OptionsIter<'a> {
+pub struct MobilityOptionsIter<'a> {
     octets: &'a [u8],
     next_offset: usize,
 }
 
-impl<'a> Iterator for OptionsIter<'a> {
+impl<'a> Iterator for MobilityOptionsIter<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -561,11 +561,11 @@ impl<'a> Iterator for OptionsIter<'a> {
     }
 }
 
-impl<'a> OptionsIter<'a> {
+impl<'a> MobilityOptionsIter<'a> {
     /// Returns the next option that is not padding; `None` after the last one.
-    fn next_raw_option(&mut self) -> Option<RawOption<'a>> {
+    fn next_raw_option(&mut self) -> Option<RawMobilityOption<'a>> {
         while self.next_offset < self.octets.len() {
-            let option = RawOption::parse_at(self.octets, self.next_offset).ok()?;
+            let option = RawMobilityOption::parse_at(self.octets, self.next_offset).ok()?;
             self.next_offset = option.next_option_offset;
             if !option.is_padding() {
                 return Some(option);
@@ -576,7 +576,7 @@ impl<'a> OptionsIter<'a> {
 }
 
 /// A mobility option before its content is parsed.
-pub(crate) struct RawOption<'a> {
+pub(crate) struct RawMobilityOption<'a> {
     /// The Option Type.
     pub(crate) option_type: u8,
     /// The Option Data; empty for Pad1.
@@ -585,17 +585,17 @@ pub(crate) struct RawOption<'a> {
     pub(crate) next_option_offset: usize,
 }
 
-impl<'a> RawOption<'a> {
+impl<'a> RawMobilityOption<'a> {
     /// Reads the option at an offset (RFC 6275 6.2.1).
     pub(crate) fn parse_at(octets: &'a [u8], at: usize) -> Result<Self, Error> {
         const NAME_IN_ERRORS: &str = "mobility option";
         let option_type = u8_at(octets, at, NAME_IN_ERRORS)?;
         if option_type == option_type::PAD1 {
-            return Ok(RawOption { option_type, data: &[], next_option_offset: at + 1 });
+            return Ok(RawMobilityOption { option_type, data: &[], next_option_offset: at + 1 });
         }
         let length = usize::from(u8_at(octets, at + 1, NAME_IN_ERRORS)?);
         let data = slice_at(octets, at + 2, length, NAME_IN_ERRORS)?;
-        Ok(RawOption { option_type, data, next_option_offset: at + 2 + length })
+        Ok(RawMobilityOption { option_type, data, next_option_offset: at + 2 + length })
     }
 
     /// Returns whether the option is Pad1 or PadN.

@@ -38,7 +38,7 @@ pub mod registration_status {
 /// An Extended Address Registration option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRegistration {
-    /// Status in an answer, one of [`status`]; 0 in a request.
+    /// Status in an answer, one of [`registration_status`]; 0 in a request.
     pub status: u8,
     /// Transaction ID, which says which of two registrations is the later one (RFC 8505 5.2).
     pub transaction_id: u8,

@@ -20,7 +20,7 @@ use carnet_wire::nd::{
     AddressRegistration, NdOptions, NeighborAdvertisement, NeighborSolicitation, NestingInformation,
     RouterAdvertisement, RouterSolicitation, check_header,
 };
-use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
+use carnet_wire::prefix_discovery::{MobilePrefixAdvertisement, MobilePrefixSolicitation};
 
 /// Parses octets as a packet that begins with the IPv6 header.
 pub fn parse_packet(octets: &[u8]) {
@@ -78,14 +78,14 @@ pub fn parse_icmpv6(octets: &[u8]) {
     let _ = black_box(NeighborAdvertisement::parse(octets));
     let _ = black_box(AddressRegistration::from_message(octets));
     let _ = black_box(HomeAgentDiscoveryRequest::parse(octets));
-    let _ = black_box(PrefixSolicitation::parse(octets));
+    let _ = black_box(MobilePrefixSolicitation::parse(octets));
     if let Ok(advertisement) = RouterAdvertisement::parse(octets) {
         assert!(advertisement.options().count() * 8 <= octets.len());
         for option in advertisement.options() {
             let _ = black_box(NestingInformation::read(&option));
         }
     }
-    if let Ok(advertisement) = PrefixAdvertisement::parse(octets) {
+    if let Ok(advertisement) = MobilePrefixAdvertisement::parse(octets) {
         assert!(advertisement.options.count() * 8 <= octets.len());
     }
     // If the test parses an option, writes it and parses it again, both parsed options are equal.

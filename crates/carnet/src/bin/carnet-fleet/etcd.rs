@@ -15,7 +15,8 @@ use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use carnet_fleet::{
-    LeaderToken, StoreEvent, StoreKey, StoreRevision, StoreSnapshot, Transaction, TransactionOutcome,
+    LeaderToken, StoreEvent, StoreKey, StoreRevision, StoreSnapshot, StoreTransaction,
+    StoreTransactionOutcome,
 };
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -370,8 +371,8 @@ impl EtcdConnection {
     pub async fn execute_transaction(
         &mut self,
         prefix: &KeyPrefix,
-        transaction: &Transaction,
-    ) -> anyhow::Result<TransactionOutcome> {
+        transaction: &StoreTransaction,
+    ) -> anyhow::Result<StoreTransactionOutcome> {
         let owner = prefix.encoded_key(&StoreKey::Owner);
         let put =
             |key: &str, value: &str| json!({"request_put": {"key": key, "value": encode_base64(value)}});
@@ -396,15 +397,15 @@ impl EtcdConnection {
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: TransactionAnswer = serde_json::from_slice(&read_whole_body(response).await?)?;
         if answer.succeeded {
-            return Ok(TransactionOutcome::Done(answer.header.revision.0));
+            return Ok(StoreTransactionOutcome::Done(answer.header.revision.0));
         }
         let found = answer.responses.into_iter().next().unwrap_or_default().response_range.kvs;
         Ok(match found.into_iter().next() {
-            Some(pair) => TransactionOutcome::Refused(
+            Some(pair) => StoreTransactionOutcome::Refused(
                 pair.mod_revision.0,
                 LeaderToken::from_text(&decode_base64(&pair.value)?),
             ),
-            None => TransactionOutcome::Refused(0, None),
+            None => StoreTransactionOutcome::Refused(0, None),
         })
     }
 

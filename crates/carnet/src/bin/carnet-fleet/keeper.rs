@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carnet_base::Time;
 use carnet_fleet::{
-    LeaderToken, Leadership, LeadershipConfig, Output, Presence, RequestId, Role, StoreEvent, StoreKey,
-    StoreRevision, StoreSnapshot, Transaction, TransactionOutcome,
+    LeaderToken, Leadership, LeadershipConfig, MemberPresence, MemberRole, Output, RequestId, StoreEvent,
+    StoreKey, StoreRevision, StoreSnapshot, StoreTransaction, StoreTransactionOutcome,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ const MAX_PARALLEL_ATTEMPTS: usize = 4;
 /// Message of the tasks that access the store.
 #[derive(Debug)]
 enum StoreMessage {
-    Outcome(RequestId, TransactionOutcome),
+    Outcome(RequestId, StoreTransactionOutcome),
     Snapshot(u64, StoreSnapshot),
     Events(u64, BTreeMap<StoreRevision, Vec<StoreEvent>>),
     Lost(u64, String),
@@ -73,7 +73,7 @@ pub struct SeatKeeper {
     started_at: Instant,
     store_location: StoreLocation,
     agent_parameters: AgentParameters,
-    transaction_sender: UnboundedSender<(RequestId, Transaction)>,
+    transaction_sender: UnboundedSender<(RequestId, StoreTransaction)>,
     store_receiver: UnboundedReceiver<StoreMessage>,
     store_message_sender: UnboundedSender<StoreMessage>,
     watch_task: Option<JoinHandle<()>>,
@@ -81,7 +81,7 @@ pub struct SeatKeeper {
     watch_timeout: Duration,
     has_lost_store: bool,
     agent_process: AgentProcessState,
-    seat_role: Role,
+    seat_role: MemberRole,
     member_name: String,
     link_verdict: watch::Receiver<LinkVerdict>,
     /// Results of the checks of a changed config on a standby.
@@ -138,7 +138,7 @@ impl SeatKeeper {
             watch_number: 0,
             has_lost_store: false,
             agent_process: AgentProcessState::None(Instant::now(), None),
-            seat_role: Role::WithoutStore,
+            seat_role: MemberRole::WithoutStore,
             link_verdict: links,
             checked_configs: checked,
             check_results: tell_checked,
@@ -159,7 +159,7 @@ impl SeatKeeper {
         loop {
             self.compare_keys();
             self.carry_out_actions();
-            if ending && !matches!(self.seat_state.role(), Role::Leader | Role::FormerLeader) {
+            if ending && !matches!(self.seat_state.role(), MemberRole::Leader | MemberRole::FormerLeader) {
                 match &mut self.agent_process {
                     AgentProcessState::None(..) => return,
                     AgentProcessState::Standby(_) => self.stop_agent(),
@@ -321,7 +321,7 @@ impl SeatKeeper {
             let value = event.value.as_deref()?;
             match &event.key {
                 StoreKey::Member(name) if *name == self.member_name => {
-                    Some(Presence::from_text(value).process)
+                    Some(MemberPresence::from_text(value).process)
                 }
                 StoreKey::Owner => {
                     let token = LeaderToken::from_text(value)?;
@@ -475,12 +475,12 @@ impl SeatKeeper {
     }
 }
 
-fn role_name(role: Role) -> &'static str {
+fn role_name(role: MemberRole) -> &'static str {
     match role {
-        Role::WithoutStore => "has no answer from etcd",
-        Role::Standby => "is a standby",
-        Role::Leader => "is the leader",
-        Role::FormerLeader => "gives the leadership up",
+        MemberRole::WithoutStore => "has no answer from etcd",
+        MemberRole::Standby => "is a standby",
+        MemberRole::Leader => "is the leader",
+        MemberRole::FormerLeader => "gives the leadership up",
     }
 }
 
@@ -526,7 +526,7 @@ async fn execute_transactions(
     name: String,
     place: StoreLocation,
     patience: Duration,
-    mut to_make: UnboundedReceiver<(RequestId, Transaction)>,
+    mut to_make: UnboundedReceiver<(RequestId, StoreTransaction)>,
     tell: UnboundedSender<StoreMessage>,
 ) {
     let (mut attempts, mut connection, mut turn) = (JoinSet::new(), None, 0);
@@ -577,8 +577,8 @@ async fn attempt_transaction(
     server: StoreServer,
     prefix: KeyPrefix,
     open: Option<EtcdConnection>,
-    (id, transaction): (RequestId, Transaction),
-) -> anyhow::Result<(EtcdConnection, RequestId, TransactionOutcome)> {
+    (id, transaction): (RequestId, StoreTransaction),
+) -> anyhow::Result<(EtcdConnection, RequestId, StoreTransactionOutcome)> {
     let mut open = match open {
         Some(open) => open,
         None => EtcdConnection::connect_to(&server).await?,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_fleet::store::TokenState;
-use carnet_fleet::{LeaderToken, LeadershipConfig, MEMBER_TIMEOUT, Presence, StoreEvent, StoreKey};
+use carnet_fleet::{LeaderToken, LeadershipConfig, MEMBER_TIMEOUT, MemberPresence, StoreEvent, StoreKey};
 use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -118,7 +118,7 @@ struct ReceivedState {
     leader_entry: Option<Option<LeaderToken>>,
     /// Whether the leader has written its entry since this command started.
     leader_wrote_lately: bool,
-    present_members: BTreeMap<String, Presence>,
+    present_members: BTreeMap<String, MemberPresence>,
 }
 
 impl ReceivedState {
@@ -139,7 +139,7 @@ impl ReceivedState {
                     (value.as_deref().map(LeaderToken::from_text), true);
             }
             (StoreKey::Member(name), Some(value)) => {
-                self.present_members.insert(name, Presence::from_text(&value));
+                self.present_members.insert(name, MemberPresence::from_text(&value));
             }
             (StoreKey::Member(_), None) | (StoreKey::Record(_), _) => {}
         }
@@ -198,7 +198,7 @@ impl ReceivedState {
                 None => MemberState::Silent,
             };
             let present = present.copied().unwrap_or_default();
-            let Presence { cut_off, has_other_key, .. } = present;
+            let MemberPresence { cut_off, has_other_key, .. } = present;
             MemberStatus { name: name.to_owned(), state, cut_off, has_other_key, listed: listed(name) }
         })
         .collect()
@@ -436,7 +436,7 @@ mod tests {
         listener.handle_event(StoreEvent { key: StoreKey::Owner, value: Some(working) });
         assert_state_and_leader(&listener, Some("anna"), "anna, whose home agent works\n");
         assert!(!listener.has_received_all());
-        let waits = Presence { process: 1, cut_off: true, has_other_key: false }.to_text();
+        let waits = MemberPresence { process: 1, cut_off: true, has_other_key: false }.to_text();
         listener.handle_event(StoreEvent { key: StoreKey::Member("bruno".into()), value: Some(waits) });
         assert!(listener.has_received_all());
         assert_state_and_leader(
@@ -489,7 +489,7 @@ mod tests {
             key: StoreKey::Owner,
             value: Some(token_value("dora", TokenState::Working)),
         });
-        let waits = Presence::default().to_text();
+        let waits = MemberPresence::default().to_text();
         listener.handle_event(StoreEvent { key: StoreKey::Member("carla".into()), value: Some(waits) });
         assert_state_and_leader(
             &listener,

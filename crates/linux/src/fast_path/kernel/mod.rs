@@ -20,7 +20,7 @@
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
 //! always pass (RFC 2473 7.1 (b)). With the outer header they do not fit a path with an MTU below 1320. So a
 //! tunnel whose MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such an
-//! MTU, a tunnel uses the slow path for [`NARROW_PATH_LIFETIME`]. A Packet Too Big with an MTU below 1280 is
+//! MTU, a tunnel uses the slow path for [`SMALL_MTU_LIFETIME`]. A Packet Too Big with an MTU below 1280 is
 //! false (RFC 8201 4).
 //!
 //! **Answers to path MTU probes** come out of a tunnel device, addressed to the tunnel end itself. At the
@@ -80,7 +80,7 @@ const LOWEST_SUFFICIENT_MTU: u32 = IPV6_MINIMUM_MTU + IPV6_HEADER_LENGTH as u32;
 
 /// Time for which carnet regards a path as too narrow for a device. RFC 8201 4 requires at least five minutes
 /// and recommends ten.
-const NARROW_PATH_LIFETIME: Duration = Duration::from_secs(600);
+const SMALL_MTU_LIFETIME: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
 const PROTOCOL_ICMPV6: u8 = 58;
@@ -102,7 +102,7 @@ pub(crate) struct KernelTunnels {
     refused_tunnel_addresses: BTreeSet<TunnelAddresses>,
     /// Tunnel ends whose path is too narrow for a device: outer packets would have to be fragmented. The
     /// value is the time at which carnet tries a device again.
-    narrow_paths: BTreeMap<TunnelAddresses, Time>,
+    paths_with_small_mtu: BTreeMap<TunnelAddresses, Time>,
     installed_entries: BTreeMap<KernelEntryKey, KernelEntryValue>,
     needs_update: bool,
     has_too_many_tunnels: bool,
@@ -174,7 +174,7 @@ impl KernelTunnels {
             device_names: BTreeMap::new(),
             device_indices: BTreeMap::new(),
             refused_tunnel_addresses: BTreeSet::new(),
-            narrow_paths: BTreeMap::new(),
+            paths_with_small_mtu: BTreeMap::new(),
             installed_entries: BTreeMap::new(),
             needs_update: false,
             has_too_many_tunnels: false,
@@ -204,7 +204,7 @@ impl KernelTunnels {
     }
 
     /// Returns whether this path has, or will have, rules with a priority before that of the `local` table.
-    pub(super) fn has_early_rules(&self) -> bool {
+    pub(super) fn has_rules_before_local_table(&self) -> bool {
         !self.installed_entries.is_empty() || !self.desired_tunnels.addresses_of_devices().is_empty()
     }
 
@@ -250,11 +250,11 @@ impl KernelTunnels {
     }
 
     fn usable_devices(&self) -> BTreeMap<TunnelAddresses, String> {
-        let wide = self.desired_tunnels.addresses_of_wide_paths();
+        let wide = self.desired_tunnels.addresses_of_paths_with_sufficient_mtu();
         let usable = self.device_names.iter().filter(|(ends, _)| {
             wide.contains(ends)
                 && !self.refused_tunnel_addresses.contains(ends)
-                && !self.narrow_paths.contains_key(ends)
+                && !self.paths_with_small_mtu.contains_key(ends)
         });
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
@@ -264,7 +264,7 @@ impl KernelTunnels {
         let ends = self.desired_tunnels.addresses_of_devices();
         self.device_names.retain(|known, _| ends.contains(known));
         self.refused_tunnel_addresses.retain(|known| ends.contains(known));
-        self.narrow_paths.retain(|known, _| ends.contains(known));
+        self.paths_with_small_mtu.retain(|known, _| ends.contains(known));
         if ends.len() == self.device_names.len() {
             return Ok(());
         }
@@ -524,9 +524,9 @@ impl KernelTunnels {
     /// for a tunnel device, the next commit removes the device.
     pub(super) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_tunnel_addresses(destination, message) else { return };
-        if let Some(mtu) = parse_narrow_mtu(message)
+        if let Some(mtu) = parse_small_mtu(message)
             && self.installed_entries.contains_key(&KernelEntryKey::Device(ends))
-            && self.narrow_paths.insert(ends, clock::monotonic_time() + NARROW_PATH_LIFETIME).is_none()
+            && self.paths_with_small_mtu.insert(ends, clock::monotonic_time() + SMALL_MTU_LIFETIME).is_none()
         {
             tracing::info!(
                 "the path between {} and {} has an MTU of only {mtu} octets: its tunnel packets take the \
@@ -538,12 +538,12 @@ impl KernelTunnels {
         }
     }
 
-    /// Forgets paths that were too narrow more than [`NARROW_PATH_LIFETIME`] ago, so that the next commit
+    /// Forgets paths that were too narrow more than [`SMALL_MTU_LIFETIME`] ago, so that the next commit
     /// tries a device again.
-    pub(super) fn expire_narrow_paths(&mut self) {
-        let (now, before) = (clock::monotonic_time(), self.narrow_paths.len());
-        self.narrow_paths.retain(|_, until| *until > now);
-        self.needs_update |= self.narrow_paths.len() < before;
+    pub(super) fn expire_small_mtus(&mut self) {
+        let (now, before) = (clock::monotonic_time(), self.paths_with_small_mtu.len());
+        self.paths_with_small_mtu.retain(|_, until| *until > now);
+        self.needs_update |= self.paths_with_small_mtu.len() < before;
     }
 
     /// Returns whether a device carries the packets between these ends.
@@ -580,7 +580,7 @@ impl KernelTunnels {
 
 /// Returns the MTU in a Packet Too Big if it is too low for an inner packet of 1280 octets. A message with an
 /// MTU below 1280 is discarded, because every IPv6 path carries that much (RFC 8201 4).
-fn parse_narrow_mtu(message: &[u8]) -> Option<u32> {
+fn parse_small_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d]))
         .filter(|mtu| (IPV6_MINIMUM_MTU..LOWEST_SUFFICIENT_MTU).contains(mtu))

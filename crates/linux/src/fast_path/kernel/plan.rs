@@ -152,7 +152,7 @@ impl DesiredTunnels {
     }
 
     /// Returns the tunnel ends on whose path an inner packet of 1280 octets fits without fragmentation.
-    pub(crate) fn addresses_of_wide_paths(&self) -> BTreeSet<TunnelAddresses> {
+    pub(crate) fn addresses_of_paths_with_sufficient_mtu(&self) -> BTreeSet<TunnelAddresses> {
         let mut ends = self.addresses_of_devices();
         for ((narrow, _), tunnel) in &self.tunnels {
             if tunnel.mtu < IPV6_MINIMUM_MTU {

@@ -179,10 +179,10 @@ fn bindings_with_one_care_of_address_share_a_tunnel_device() {
     assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
     assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
     // Tunnel ends have no device if outer packets between them must be fragmented.
-    assert_eq!(tunnels.addresses_of_wide_paths(), tunnels.addresses_of_devices());
+    assert_eq!(tunnels.addresses_of_paths_with_sufficient_mtu(), tunnels.addresses_of_devices());
     other.mtu = 1279;
     tunnels.set_tunnel(&other);
-    assert_eq!(tunnels.addresses_of_wide_paths(), BTreeSet::new());
+    assert_eq!(tunnels.addresses_of_paths_with_sufficient_mtu(), BTreeSet::new());
 }
 
 #[test]
@@ -281,8 +281,8 @@ fn icmp_errors_about_outer_packets_are_recognised() {
 #[test]
 fn only_packet_too_big_with_mtu_from_1280_to_1319_marks_a_narrow_path() {
     let narrow =
-        |kind: u8, mtu: u32| parse_narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
+        |kind: u8, mtu: u32| parse_small_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
     assert_eq!([1280, 1300, 1319].map(|mtu| narrow(2, mtu)), [Some(1280), Some(1300), Some(1319)]);
     assert_eq!([0, 68, 1279, 1320, 1500].map(|mtu| narrow(2, mtu)), [None; 5]);
-    assert_eq!((narrow(3, 1300), parse_narrow_mtu(&[2, 0, 0, 0, 0, 0, 5])), (None, None));
+    assert_eq!((narrow(3, 1300), parse_small_mtu(&[2, 0, 0, 0, 0, 0, 5])), (None, None));
 }

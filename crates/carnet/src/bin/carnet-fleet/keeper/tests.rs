@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use super::*;
 use crate::access::EtcdUser;
 
-fn test_transaction() -> Transaction {
+fn test_transaction() -> StoreTransaction {
     let token = LeaderToken { member: "anna".into(), process: 1, count: 1, state: TokenState::Starting };
-    Transaction { expected_owner_revision: 0, token, changes: Vec::new() }
+    StoreTransaction { expected_owner_revision: 0, token, changes: Vec::new() }
 }
 
 async fn listening_store() -> (TcpListener, StoreLocation) {
@@ -60,7 +60,7 @@ async fn late_answer_of_etcd_still_counts() {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     first.write_all(answer.as_bytes()).await.expect("it is still wanted");
     let heard = told.recv().await;
-    assert!(matches!(heard, Some(StoreMessage::Outcome(1, TransactionOutcome::Done(7)))), "{heard:?}");
+    assert!(matches!(heard, Some(StoreMessage::Outcome(1, StoreTransactionOutcome::Done(7)))), "{heard:?}");
 }
 
 /// Answers of a store that has one user: the answer to a token request, and the answers to successive
@@ -121,7 +121,7 @@ fn take_requests(requests: &mut UnboundedReceiver<String>) -> Vec<String> {
     std::iter::from_fn(|| requests.try_recv().ok()).collect()
 }
 
-async fn transaction_result(store: &StoreLocation) -> anyhow::Result<TransactionOutcome> {
+async fn transaction_result(store: &StoreLocation) -> anyhow::Result<StoreTransactionOutcome> {
     EtcdConnection::connect_to(&store.store_servers[0])
         .await?
         .execute_transaction(&store.prefix, &test_transaction())
@@ -154,7 +154,7 @@ async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
                 .await;
         assert_eq!(
             transaction_result(&place).await.expect("it is made"),
-            TransactionOutcome::Done(7),
+            StoreTransactionOutcome::Done(7),
             "{refused:?}"
         );
         let authenticate = "/v3/auth/authenticate -";
@@ -327,7 +327,7 @@ async fn events_of_an_ending_process_do_not_count_for_the_next() {
     ));
     keeper.carry_out_actions();
     let (id, taking) = made.try_recv().expect("nobody has the seat");
-    keeper.handle_store_message(StoreMessage::Outcome(id, TransactionOutcome::Done(6)));
+    keeper.handle_store_message(StoreMessage::Outcome(id, StoreTransactionOutcome::Done(6)));
     let event = StoreEvent { key: StoreKey::Owner, value: Some(taking.token.to_text()) };
     keeper.handle_store_message(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
     keeper.carry_out_actions();
