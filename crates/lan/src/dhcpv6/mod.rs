@@ -43,21 +43,21 @@ const MESSAGE_BURST: u32 = 1000;
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 
 carnet_base::drop_reasons! {
-/// Reason for which the server did not answer a message.
-pub enum Dhcpv6DropReason {
-/// The octets are no DHCPv6 message of a client.
-Malformed = "malformed",
-/// A relay agent sent the message; the server serves its own link only.
-Relayed = "relayed",
-/// The client requests an address, or a prefix on an interface that delegates none.
-NotSupported = "not_supported",
-/// The message is for another server.
-OtherServer = "other_server",
-/// The source address of the message is not link-local.
-Source = "source",
-/// More messages arrived than the server processes.
-RateLimit = "rate_limit",
-}
+    /// Reason for which the server did not answer a message.
+    pub enum Dhcpv6DropReason {
+        /// The octets are no DHCPv6 message of a client.
+        Malformed = "malformed",
+        /// A relay agent sent the message; the server serves its own link only.
+        Relayed = "relayed",
+        /// The client requests an address, or a prefix on an interface that delegates none.
+        NotSupported = "not_supported",
+        /// The message is for another server.
+        OtherServer = "other_server",
+        /// The source address of the message is not link-local.
+        Source = "source",
+        /// More messages arrived than the server processes.
+        RateLimit = "rate_limit",
+    }
 }
 
 /// Config of the server of one interface.

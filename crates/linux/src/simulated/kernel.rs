@@ -727,11 +727,11 @@ impl KernelState {
     ) -> PacketPath {
         for SimulatedRule { rule, .. } in &self.rules {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
-&& rule.from.is_none_or(|it| it.contains(&source))
-&& rule.to.is_none_or(|it| it.contains(&destination))
-&& rule.protocol.is_none_or(|it| it == protocol)
-// A rule with ports does not match, because the simulated packets have no ports.
-&& rule.ports.is_none();
+                && rule.from.is_none_or(|it| it.contains(&source))
+                && rule.to.is_none_or(|it| it.contains(&destination))
+                && rule.protocol.is_none_or(|it| it == protocol)
+                // A rule with ports does not match, because the simulated packets have no ports.
+                && rule.ports.is_none();
             if !matches {
                 continue;
             }
