@@ -382,7 +382,7 @@ const fn new_table_key(
     };
     #[cfg(not(test))]
     let _ = (meaning, is_repeated);
-    TableKey { declaration, section: section, expected_text: expected }
+    TableKey { declaration, section, expected_text: expected }
 }
 
 impl<T: Sync> DeclaredKey for Key<T> {

@@ -46,7 +46,7 @@ impl<'t> Table<'t> {
                 sink.push(key.span().start, message_for_unknown_key(section, name));
             }
         }
-        Table { section: section, table_offset: at, toml_table: entries, error_sink: sink }
+        Table { section, table_offset: at, toml_table: entries, error_sink: sink }
     }
 
     /// Opens the table that a value contains.

@@ -24,7 +24,8 @@ const CONTROL_QUEUE_LIMITS: [(DeviceQueue, usize); 2] =
 /// Time for which the station lets control messages gather before it reads them, if they arrive close
 /// together.
 const GATHER_TIME: Duration = Duration::from_millis(4);
-/// Interval between packets below which the station lets packets gather, see [`StationRunner::packets`].
+/// Interval between packets below which the station lets packets gather, see
+/// [`StationRunner::read_tunnel_packets`].
 const FREQUENT_PACKET_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Decides when the station reads control messages that arrive close together, as at a home agent of very

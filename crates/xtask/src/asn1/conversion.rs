@@ -1,4 +1,4 @@
-//! Lowers the result of rasn-compiler for the unaligned packed encoding (X.691). Each type has a name of its
+//! Converts rasn-compiler's result for the unaligned packed encoding (X.691). Each type has a name of its
 //! own, constraints are the least and the greatest value, and additions are apart from the root.
 //!
 //! Constraints that this encoding does not use are left out (X.691 9.3), such as those on components of a
