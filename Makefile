@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: fuzz faults test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-attack bench-takeover bench-geonet bench-micro bench-messages bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
+.PHONY: bench-sessions fuzz faults test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-attack bench-takeover bench-geonet bench-micro bench-messages bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -28,6 +28,7 @@ help:
 	@echo 'make lint    format, clippy, documentation, advisories about dependencies, conventions, words'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, without and with an IPv4 prefix each; then it is killed (10 minutes)'
+	@echo 'make bench-sessions  TCP through encrypted tunnels beside the library alone; 10,000 routers with sessions; floods of handshakes (10 minutes)'
 	@echo 'make bench-attack  a home agent that strangers flood with 200,000 frames a second (4 minutes)'
 	@echo 'make bench-takeover  one of three home agents is killed under the traffic of 1000 routers; 200 random faults of them (with etcd; 40 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
@@ -183,6 +184,11 @@ bench-registrations:
 	$(CARGO) build --release --bin carnet --bin carnet-lab
 	target/release/carnet-lab bench --only registrations --out $(OUT)/bench-registrations $(BENCH_ARGS)
 
+bench-sessions:
+	@tools/setup.sh demo
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	target/release/carnet-lab bench --only sessions,handshakes,session-floods --out $(OUT)/bench-sessions $(BENCH_ARGS)
+
 bench-attack:
 	@tools/setup.sh demo
 	$(CARGO) build --release --bin carnet --bin carnet-lab
@@ -198,7 +204,7 @@ bench-takeover:
 bench-figures:
 	@mkdir -p docs/figures
 	target/release/carnet-lab bench-table $(firstword $(wildcard $(OUT)/bench/bench.json docs/figures/bench.json)) docs/figures/bench.md \
-	  $(addprefix --with ,$(wildcard $(foreach one,bindings ipv4 registrations attack takeover,$(OUT)/bench-$(one)/bench.json)))
+	  $(addprefix --with ,$(wildcard $(foreach one,bindings ipv4 registrations attack sessions takeover,$(OUT)/bench-$(one)/bench.json)))
 
 # Pages and all values: out/eval-papers. For instance EVALUATION_ARGS='--quick nemo-wimax'
 EVALUATION_ARGS ?=

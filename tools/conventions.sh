@@ -49,7 +49,8 @@ may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-s
 may carnet-virtual carnet-base carnet-wire ipnet
 # The testbed plays scenarios without the other parts of the lab.
 may carnet-testbed anyhow carnet-base carnet-linux carnet-security clap nix serde serde_json socket2 toml
-may carnet-bench anyhow aya carnet-bpf carnet-testbed clap hmac libc nix serde serde_json sha1 socket2
+may carnet-bench anyhow aya carnet-base carnet-bpf carnet-linux carnet-nemo carnet-testbed carnet-wireguard clap hmac libc nix \
+  sanstun serde serde_json sha1 socket2 tokio zeroize
 may carnet-papers anyhow carnet-bench carnet-testbed clap nix serde serde_json toml
 may carnet-lab anyhow carnet-bench carnet-papers carnet-testbed clap
 

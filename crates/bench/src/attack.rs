@@ -153,7 +153,7 @@ impl AttackKind {
 
 /// Returns the source address of a frame of the flood: each number gives an address in another network of
 /// `2001:dbc::/32`.
-fn unregistered_address(number: u32) -> Ipv6Addr {
+pub(super) fn unregistered_address(number: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0dbc_u128 << 32 | u128::from(number)) << 64 | 1)
 }
 
@@ -188,7 +188,7 @@ fn build_first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
 
 /// Sends frames at `rate` a second until `stop` is set. Returns the number of sent frames and the elapsed
 /// nanoseconds.
-fn send_until_stopped(
+pub(super) fn send_until_stopped(
     sender: &mut PacketSource,
     frames: &[Frame],
     rate: f64,

@@ -15,6 +15,9 @@ pub enum Command {
     /// Measure the data paths of the tunnel: packets per second, TCP, round-trip times, processor time,
     /// handovers under load, many bindings. Needs root.
     Bench(crate::Args),
+    /// Run a plain WireGuard end on the library alone. The benchmark starts it in its networks.
+    #[command(hide = true)]
+    WireguardEnd(crate::wireguard_end::Args),
     /// Write the tables of a bench.json for documentation.
     BenchTable {
         /// The figures.
@@ -48,6 +51,10 @@ impl Command {
                 }
                 isolate::start_inner_lab()?;
                 crate::run_benchmark(args, out, carnet)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::WireguardEnd(args) => {
+                crate::wireguard_end::run_wireguard_end(args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::BenchTable { bench, table, with } => {

@@ -44,28 +44,44 @@ impl Cores {
         self.set_process_pinning(0, false)
     }
 
+    /// Returns a core for each of two ends: the first allowed core and the measuring core. They are equal if
+    /// the machine has only one core.
+    pub fn cores_of_two_ends(&self) -> [usize; 2] {
+        let first = (0..CpuSet::count()).find(|core| self.allowed_cores.is_set(*core).unwrap_or(false));
+        [first.unwrap_or(self.measuring_core), self.measuring_core]
+    }
+
     /// Pins a process with all its threads to the measuring core, or lets it run on any core. Process 0 is
     /// this thread.
     pub fn set_process_pinning(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
-        let mut set = self.allowed_cores;
         if pinned {
-            set = CpuSet::new();
-            set.set(self.measuring_core)?;
+            return pin_process(process, self.measuring_core);
         }
-        let mut threads = vec![process];
-        if process != 0 {
-            let folder = format!("/proc/{process}/task");
-            threads = std::fs::read_dir(&folder)
-                .with_context(|| format!("cannot read {folder}"))?
-                .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-                .collect();
-        }
-        for thread in threads {
-            sched_setaffinity(Pid::from_raw(thread as i32), &set)
-                .with_context(|| format!("cannot move thread {thread}"))?;
-        }
-        Ok(())
+        set_affinity(process, &self.allowed_cores)
     }
+}
+
+/// Pins a process with all its threads to a core. Process 0 is this thread.
+pub fn pin_process(process: u32, core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    set_affinity(process, &set)
+}
+
+fn set_affinity(process: u32, set: &CpuSet) -> anyhow::Result<()> {
+    let mut threads = vec![process];
+    if process != 0 {
+        let folder = format!("/proc/{process}/task");
+        threads = std::fs::read_dir(&folder)
+            .with_context(|| format!("cannot read {folder}"))?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+    }
+    for thread in threads {
+        sched_setaffinity(Pid::from_raw(thread as i32), set)
+            .with_context(|| format!("cannot move thread {thread}"))?;
+    }
+    Ok(())
 }
 
 /// Clock ticks of `/proc` in a second.

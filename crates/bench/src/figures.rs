@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::path::DataPath;
+use super::path::{DataPath, SessionLane};
 use carnet_testbed::machine::MachineDescription;
 
 /// Name of the arrangement without a router.
@@ -62,6 +62,15 @@ pub struct BenchResults {
     /// Figures of a home agent under attack.
     #[serde(default)]
     pub attacks: Vec<AttackFigure>,
+    /// Figures of TCP transfers through encrypted tunnels.
+    #[serde(default)]
+    pub sessions: Vec<SessionSpeedFigure>,
+    /// Figures of many routers with sessions at one home agent.
+    #[serde(default)]
+    pub handshakes: Vec<HandshakesFigure>,
+    /// Figures of a home agent whose tunnel port is flooded.
+    #[serde(default)]
+    pub session_floods: Vec<SessionFloodFigure>,
     /// Figures of several machines that serve as home agents together while one of them is killed.
     #[serde(default)]
     pub takeovers: Vec<TakeoverFigure>,
@@ -114,6 +123,15 @@ impl BenchResults {
         }
         if whole("many bindings", !other.bindings.is_empty()) {
             (self.bindings, self.starts) = (other.bindings, other.starts);
+        }
+        if whole("encrypted TCP", !other.sessions.is_empty()) {
+            self.sessions = other.sessions;
+        }
+        if whole("handshakes", !other.handshakes.is_empty()) {
+            self.handshakes = other.handshakes;
+        }
+        if whole("floods of handshakes", !other.session_floods.is_empty()) {
+            self.session_floods = other.session_floods;
         }
         for (what, put) in [
             (
@@ -179,6 +197,14 @@ impl BenchResults {
         drop_replaced_figures(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| {
             a.path == b.path
         });
+        drop_replaced_figures(&mut other.sessions, &self.sessions, is_older("encrypted TCP"), |_, _| true);
+        drop_replaced_figures(&mut other.handshakes, &self.handshakes, is_older("handshakes"), |_, _| true);
+        drop_replaced_figures(
+            &mut other.session_floods,
+            &self.session_floods,
+            is_older("floods of handshakes"),
+            |_, _| true,
+        );
         drop_replaced_figures(&mut other.takeovers, &self.takeovers, is_older("takeovers"), |a, b| {
             a.path == b.path
         });
@@ -610,6 +636,127 @@ pub struct AttackFigure {
     pub packets: u64,
     /// Packets of the stream that were lost.
     pub packets_lost: u64,
+    /// Share of the time in which the home agent's process ran on a core.
+    #[serde(rename = "agent")]
+    pub agent_core_share: f64,
+}
+
+/// A TCP transfer through an encrypted tunnel, or through a tunnel with which the benchmark compares it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionSpeedFigure {
+    /// The tunnel.
+    pub lane: SessionLane,
+    /// Direction. `up`: from the mobile network; `down`: to the mobile network.
+    pub direction: String,
+    /// Whether each end had a core of its own.
+    #[serde(rename = "own_cores")]
+    pub ends_have_own_cores: bool,
+    /// Gbit/s of payload.
+    pub gbit: Series,
+    /// Ratio to plain forwarding: the median of the rounds' ratios.
+    #[serde(rename = "to_plain")]
+    pub ratio_to_plain: Option<f64>,
+    /// Ratio to the library alone with the same outer header: the median of the rounds' ratios.
+    #[serde(rename = "to_library")]
+    pub ratio_to_library: Option<f64>,
+    /// Limits between which the true median of the ratios to the library lies with a probability of 95 %.
+    #[serde(rename = "sure")]
+    pub library_confidence_limits: Option<[f64; 2]>,
+    /// Number of TCP segments that were retransmitted, in all rounds.
+    pub retransmits: u64,
+    /// Reason why a transfer did not finish; `None` if all did.
+    pub error: Option<String>,
+}
+
+/// Result of many routers with sessions at one home agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandshakesFigure {
+    /// Number of routers.
+    pub routers: u32,
+    /// Whether no other program of the benchmark ran on the home agent's core.
+    #[serde(rename = "own_core")]
+    pub agent_has_own_core: bool,
+    /// Seconds from the start of the home agent until its socket accepts connections.
+    pub start_s: f64,
+    /// Seconds until all routers have a session, if all begin at once.
+    pub sessions_s: f64,
+    /// Routers without a session at the end.
+    pub sessions_lost: u64,
+    /// Initiations that the routers sent for these sessions.
+    pub initiations: u64,
+    /// Cookie replies that the routers received for these sessions.
+    pub cookie_replies: u64,
+    /// Processor time of the home agent for these sessions, in seconds.
+    #[serde(rename = "sessions_agent_s")]
+    pub sessions_agent_processor_seconds: f64,
+    /// Seconds until all routers have registered through their sessions, if all begin at once.
+    pub registrations_s: f64,
+    /// Routers without an acknowledgement at the end.
+    pub registrations_lost: u64,
+    /// Acknowledgements that failed a check.
+    pub wrong: u64,
+    /// Memory of the home agent before the first session, in MiB.
+    pub memory_before_mib: f64,
+    /// Memory of the home agent with all sessions and bindings, in MiB.
+    pub memory_mib: f64,
+    /// Memory of the restarted home agent with all sessions and bindings, in MiB.
+    pub memory_after_cut_mib: f64,
+    /// Additional octets of memory per session.
+    #[serde(rename = "octets_each")]
+    pub octets_per_session: f64,
+    /// Additional octets of memory per binding.
+    #[serde(rename = "octets_each_binding")]
+    pub octets_per_binding: f64,
+    /// Result of a round in which all routers renew their registrations.
+    pub refresh: RefreshFigure,
+    /// Result of a round in which all routers renew their sessions. The share is for a period of 120 s.
+    pub renewal: RefreshFigure,
+    /// Seconds from the home agent's restart after `kill -9` until its socket accepts connections.
+    pub restart_s: f64,
+    /// Seconds from `kill -9` of the home agent until all routers have new sessions and are registered.
+    pub power_cut_s: f64,
+    /// Routers that were not registered again.
+    pub power_cut_lost: u64,
+    /// Longest time that a router needed after the power cut, in seconds.
+    pub power_cut_longest_s: f64,
+    /// Processor time of the restarted home agent until all routers are registered, in seconds.
+    #[serde(rename = "power_cut_agent_s")]
+    pub power_cut_agent_processor_seconds: f64,
+}
+
+/// Result of a flood of handshakes against a home agent's tunnel port.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionFloodFigure {
+    /// Kind of the flood.
+    pub kind: String,
+    /// Number of initiations that the attacker sent.
+    #[serde(rename = "sent")]
+    pub attack_frames: u64,
+    /// Initiations per second.
+    #[serde(rename = "frames")]
+    pub attack_frames_per_second: f64,
+    /// Routers that opened a session and registered during the flood.
+    pub routers: u32,
+    /// Routers that were acknowledged.
+    pub registered: u64,
+    /// Acknowledged routers that needed longer than a second.
+    #[serde(rename = "late")]
+    pub late_routers: u64,
+    /// Routers that were not acknowledged.
+    #[serde(rename = "lost")]
+    pub lost_routers: u64,
+    /// Acknowledgements that failed a check.
+    pub wrong: u64,
+    /// Longest time that a router needed, in milliseconds.
+    pub longest_ms: f64,
+    /// Cookie replies of the home agent to the flood.
+    pub cookie_replies: u64,
+    /// All other packets of the home agent to the sources of the flood.
+    pub answers: u64,
+    /// Packets of the streams: from the mobile network, and to it.
+    pub packets: [u64; 2],
+    /// Packets of the streams that were lost.
+    pub packets_lost: [u64; 2],
     /// Share of the time in which the home agent's process ran on a core.
     #[serde(rename = "agent")]
     pub agent_core_share: f64,

@@ -43,7 +43,7 @@ const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
 pub(super) const MOBILE_NETWORKS_HIGH_BITS: u64 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
-const CARE_OF_NETWORKS_HIGH_BITS: u64 = 0x2001_0dbb;
+pub(super) const CARE_OF_NETWORKS_HIGH_BITS: u64 = 0x2001_0dbb;
 
 /// Returns addresses and key of the router with this number.
 pub fn router_identity(number: u32) -> RouterIdentity {

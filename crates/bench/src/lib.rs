@@ -9,6 +9,9 @@
 //! * `registrations` lets very many routers register. A `fleet` simulates the routers, and `updates` encodes
 //!   their messages.
 //! * `attack` floods a home agent while routers register and packets pass.
+//! * `sessions` measures TCP through encrypted tunnels, beside the library alone (`wireguard_end`).
+//!   `handshakes` measures very many routers with sessions, and `session_floods` floods the tunnel port.
+//!   `session_routers` simulates the routers with carnet's session engine.
 //! * `takeover` kills machines of a group of home agents that take over from each other, and causes other
 //!   faults.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure TCP, round-trip times, processor time and handovers under
@@ -33,6 +36,7 @@ mod fleet;
 pub mod flood;
 pub mod geonet;
 mod handover;
+mod handshakes;
 mod ipv4;
 pub mod packet;
 pub mod packets;
@@ -41,6 +45,9 @@ mod registrations;
 pub mod rtt;
 mod ruleset;
 pub mod sender;
+mod session_floods;
+mod session_routers;
+mod sessions;
 pub mod sink;
 pub mod table;
 mod takeover;
@@ -48,6 +55,7 @@ mod targets;
 mod tcp;
 pub mod transfer;
 mod updates;
+pub mod wireguard_end;
 pub mod world;
 
 use std::path::PathBuf;
@@ -60,7 +68,7 @@ use carnet_testbed::isolate::IsolationMode;
 use carnet_testbed::{console, isolate, machine, tools};
 use cores::{Cores, ProcessorTimeMeter};
 use figures::BenchResults;
-use path::DataPath;
+use path::{DataPath, SessionLane};
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -104,6 +112,9 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NUMBER\
         S", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Vec<u16>,
+    /// Measure only these tunnels in the measurement of encrypted tunnels.
+    #[arg(long, value_delimiter = ',', value_name = "TUNNELS")]
+    tunnels: Vec<SessionLane>,
     /// Number of rounds, in place of the default.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
@@ -132,6 +143,12 @@ pub enum BenchPart {
     Registrations,
     /// A home agent that is flooded.
     Attack,
+    /// TCP through encrypted tunnels, beside the library alone.
+    Sessions,
+    /// Many routers with sessions: handshakes, memory, renewals, and a power cut.
+    Handshakes,
+    /// A home agent whose tunnel port is flooded with handshakes.
+    SessionFloods,
     /// Kills one of several machines that serve as home agents together. Runs only with `--only`.
     Takeover,
 }
@@ -139,7 +156,15 @@ pub enum BenchPart {
 impl BenchPart {
     /// Returns whether the measurement builds its own networks and so needs no [`Testbeds`].
     fn needs_own_network(self) -> bool {
-        matches!(self, BenchPart::Registrations | BenchPart::Attack | BenchPart::Takeover)
+        matches!(
+            self,
+            BenchPart::Registrations
+                | BenchPart::Attack
+                | BenchPart::Takeover
+                | BenchPart::Sessions
+                | BenchPart::Handshakes
+                | BenchPart::SessionFloods
+        )
     }
 }
 
@@ -171,6 +196,10 @@ pub struct MeasurementPlan {
     pub binding_flood_duration: u64,
     /// Numbers of routers that register.
     pub router_counts: Vec<u32>,
+    /// Numbers of routers with sessions.
+    pub session_router_counts: Vec<u32>,
+    /// Tunnels in the measurement of encrypted tunnels; all if the list is empty.
+    pub session_lanes: Vec<SessionLane>,
     /// Number of renewals of each router.
     pub renewals_per_router: usize,
     /// Number of routers of a home agent that is flooded.
@@ -179,6 +208,8 @@ pub struct MeasurementPlan {
     pub attack_duration: u64,
     /// Number of frames per second of a flood.
     pub attack_frames_per_second: f64,
+    /// Whether floods of handshakes also run as fast as the sender can.
+    pub floods_without_pause: bool,
     /// Number of simulated routers of the machines that are home agents together.
     pub takeover_router_count: u32,
     /// Number of times that the benchmark kills one of the machines that are home agents together.
@@ -208,11 +239,13 @@ impl Args {
         }
         if !self.routers.is_empty() {
             plan.router_counts.clone_from(&self.routers);
+            plan.session_router_counts.clone_from(&self.routers);
         }
         if let Some(faults) = self.faults {
             plan.fault_count = faults;
         }
         plan.fault_seed = self.seed.unwrap_or_else(|| clock::realtime_now() % 1_000_000);
+        plan.session_lanes.clone_from(&self.tunnels);
         plan.stream_counts = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
             (plan.round_count, plan.transfer_rounds) = (rounds.into(), rounds.into());
@@ -235,11 +268,14 @@ impl Args {
                 packet_sizes_with_bindings: vec![64],
                 binding_flood_duration: 20 * MILLISECOND,
                 router_counts: vec![300],
+                session_lanes: Vec::new(),
+                session_router_counts: vec![300],
                 renewals_per_router: 1,
                 attacked_router_count: 100,
                 attack_duration: 300 * MILLISECOND,
                 // A rate that a debug build can handle.
                 attack_frames_per_second: 2000.0,
+                floods_without_pause: false,
                 takeover_router_count: 50,
                 kill_count: 1,
                 fault_router_count: 50,
@@ -263,10 +299,13 @@ impl Args {
                 packet_sizes_with_bindings: vec![64],
                 binding_flood_duration: 60 * MILLISECOND,
                 router_counts: vec![10_000],
+                session_lanes: Vec::new(),
+                session_router_counts: vec![2000],
                 renewals_per_router: 1,
                 attacked_router_count: 1000,
                 attack_duration: 2 * SECOND,
                 attack_frames_per_second: 200_000.0,
+                floods_without_pause: true,
                 takeover_router_count: 1000,
                 kill_count: 3,
                 fault_router_count: 300,
@@ -289,10 +328,13 @@ impl Args {
             packet_sizes_with_bindings: vec![64, 500],
             binding_flood_duration: 100 * MILLISECOND,
             router_counts: vec![100_000],
+            session_lanes: Vec::new(),
+            session_router_counts: vec![10_000],
             renewals_per_router: 1,
             attacked_router_count: 1000,
             attack_duration: 10 * SECOND,
             attack_frames_per_second: 200_000.0,
+            floods_without_pause: true,
             takeover_router_count: 1000,
             kill_count: 9,
             fault_router_count: 300,
@@ -387,6 +429,15 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
     if args.includes_part(BenchPart::Takeover) {
         console::print_step(&format!("the seed of all faults is {}", plan.fault_seed));
         (bench.takeovers, bench.faults) = takeover::measure_takeovers(&alone, &plan, &programs, &cores)?;
+    }
+    if args.includes_part(BenchPart::Handshakes) {
+        bench.handshakes = handshakes::measure_handshakes(&plan, &programs, &cores)?;
+    }
+    if args.includes_part(BenchPart::SessionFloods) {
+        bench.session_floods = session_floods::measure_session_floods(&plan, &programs, &cores)?;
+    }
+    if args.includes_part(BenchPart::Sessions) {
+        bench.sessions = sessions::measure_session_speed(&plan, &programs, &cores)?;
     }
     if args.includes_part(BenchPart::Packets) {
         bench.packets = packets::measure_packet_rates(&bed, &plan)?;

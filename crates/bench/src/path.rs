@@ -1,4 +1,4 @@
-//! The data paths that the benchmark compares.
+//! The data paths and the encrypted tunnels that the benchmark compares.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,5 +61,79 @@ impl DataPath {
     /// Returns whether carnet runs in the routers.
     pub fn uses_carnet(self) -> bool {
         !matches!(self, DataPath::Plain | DataPath::Seg6)
+    }
+}
+
+/// A tunnel that the benchmark compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[clap(rename_all = "snake_case")]
+pub enum SessionLane {
+    /// Plain forwarding by the kernel, without a tunnel.
+    Plain,
+    /// carnet without encryption, `dataplane.path = "bpf"`.
+    ClearBpf,
+    /// carnet without encryption, `dataplane.path = "tun"`.
+    ClearTun,
+    /// The library alone, over IPv6.
+    Library,
+    /// carnet with key pairs, over IPv6.
+    Encrypted,
+    /// The library alone, over IPv4.
+    LibraryIpv4,
+    /// carnet with key pairs, over IPv4.
+    EncryptedIpv4,
+}
+
+impl SessionLane {
+    /// All lanes, in the order of the table.
+    pub const ALL_LANES: [SessionLane; 7] = [
+        SessionLane::Plain,
+        SessionLane::ClearBpf,
+        SessionLane::ClearTun,
+        SessionLane::Library,
+        SessionLane::Encrypted,
+        SessionLane::LibraryIpv4,
+        SessionLane::EncryptedIpv4,
+    ];
+
+    /// Returns a description of the lane for the tables.
+    pub fn lane_description(self) -> &'static str {
+        match self {
+            SessionLane::Plain => "plain forwarding",
+            SessionLane::ClearBpf => "carnet in the clear, bpf",
+            SessionLane::ClearTun => "carnet in the clear, tun",
+            SessionLane::Library => "library alone over IPv6",
+            SessionLane::Encrypted => "carnet encrypted over IPv6",
+            SessionLane::LibraryIpv4 => "library alone over IPv4",
+            SessionLane::EncryptedIpv4 => "carnet encrypted over IPv4",
+        }
+    }
+
+    /// Returns the lane of the library alone with the same outer header, for an encrypted lane.
+    pub fn library_lane(self) -> Option<SessionLane> {
+        match self {
+            SessionLane::Encrypted => Some(SessionLane::Library),
+            SessionLane::EncryptedIpv4 => Some(SessionLane::LibraryIpv4),
+            _ => None,
+        }
+    }
+
+    /// Returns whether IPv4 is outside.
+    pub fn is_over_ipv4(self) -> bool {
+        matches!(self, SessionLane::LibraryIpv4 | SessionLane::EncryptedIpv4)
+    }
+
+    /// Returns the name of the lane's test network.
+    pub fn network_name(self) -> &'static str {
+        match self {
+            SessionLane::Plain => "sessions-plain",
+            SessionLane::ClearBpf => "sessions-bpf",
+            SessionLane::ClearTun => "sessions-tun",
+            SessionLane::Library => "sessions-lib",
+            SessionLane::Encrypted => "sessions-keys",
+            SessionLane::LibraryIpv4 => "sessions-lib4",
+            SessionLane::EncryptedIpv4 => "sessions-keys4",
+        }
     }
 }

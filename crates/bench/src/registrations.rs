@@ -66,7 +66,7 @@ pub fn home_agent_config(
 }
 
 /// Returns the resident memory of a process in octets, without memory that is mapped from files.
-fn resident_memory_octets(process: u32) -> anyhow::Result<f64> {
+pub fn resident_memory_octets(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));

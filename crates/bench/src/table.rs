@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::figures::{BenchResults, PacketFigure, TcpFigure};
 use super::path::DataPath;
 use super::sender::SEGMENTS_PER_BURST;
+use super::sessions::HOST_MTU;
 
 /// Returns a table whose columns are as wide as their widest cell; the first row is the heading.
 pub fn align_columns(rows: &[Vec<String>]) -> String {
@@ -80,6 +81,9 @@ pub fn bench_report(bench: &BenchResults) -> String {
     write_bindings_table(&mut text, bench);
     write_registrations_table(&mut text, bench);
     write_attacks_table(&mut text, bench);
+    write_sessions_table(&mut text, bench);
+    write_handshakes_table(&mut text, bench);
+    write_session_floods_table(&mut text, bench);
     write_takeovers_table(&mut text, bench);
     write_faults_table(&mut text, bench);
     write_targets_table(&mut text, bench);
@@ -474,6 +478,133 @@ fn write_attacks_table(text: &mut String, bench: &BenchResults) {
         "asked again",
         "waited, ms",
         "packets lost",
+        "processor",
+    ];
+    *text += &table_rows(heading, cells);
+    text.push('\n');
+}
+
+fn write_sessions_table(text: &mut String, bench: &BenchResults) {
+    let Some(first) = bench.sessions.first() else { return };
+    let _ = writeln!(
+        text,
+        "TCP (iperf3, cubic, one stream) in Gbit/s of payload, medians of {} rounds in which the tunnels \
+         take turns, with the lowest and the highest round. {} Hosts have MTU {}. `library alone` is the \
+         library `sanstun` in a program that has nothing but a TUN device, a UDP socket and one peer. The \
+         ratios are medians of the rounds' ratios. In brackets is between what the ratio to the library \
+         lies with a probability of 95 %.\n",
+        first.gbit.rounds.len(),
+        match first.ends_have_own_cores {
+            true => {
+                "Each end has one core: one for the mobile router and its host, the other for the home agent \
+                 and its correspondent."
+            }
+            false => "All share one core.",
+        },
+        HOST_MTU
+    );
+    let cells = bench.sessions.iter().map(|one| {
+        let sure = one
+            .library_confidence_limits
+            .map_or(String::new(), |[low, high]| format!(" ({low:.2} to {high:.2})"));
+        [
+            format!("{}, {}", one.lane.lane_description(), one.direction),
+            format!("{:.2}", one.gbit.median),
+            format!("{:.2} to {:.2}", one.gbit.lowest, one.gbit.highest),
+            one.ratio_to_plain.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            one.ratio_to_library.map_or("-".into(), |ratio| format!("{ratio:.2}{sure}")),
+            one.retransmits.to_string(),
+            one.error.clone().unwrap_or_default(),
+        ]
+    });
+    let heading = ["tunnel", "Gbit/s", "rounds", "of plain", "of library", "sent again", "error"];
+    *text += &table_rows(heading, cells);
+    text.push('\n');
+}
+
+fn write_handshakes_table(text: &mut String, bench: &BenchResults) {
+    for one in &bench.handshakes {
+        let _ = writeln!(
+            text,
+            "{} mobile routers with key pairs at one home agent, which has its state on the disk{}. All \
+             begin at once. For the power cut the home agent is killed with `kill -9` and started again. \
+             Each router then renews its registration, gets no answer, and begins a handshake.\n",
+            one.routers,
+            if one.agent_has_own_core { ", and a core of its own" } else { "" }
+        );
+        let share =
+            |figure: &super::figures::RefreshFigure| format!("{:.1} %", figure.agent_core_share * 100.0);
+        let rows = [
+            ("sessions, s", format!("{:.2}", one.sessions_s)),
+            (
+                "processor of the home agent for them, s",
+                format!("{:.2}", one.sessions_agent_processor_seconds),
+            ),
+            ("initiations, cookie replies", format!("{}, {}", one.initiations, one.cookie_replies)),
+            ("registrations in the sessions, s", format!("{:.2}", one.registrations_s)),
+            ("lost: sessions, registrations", format!("{}, {}", one.sessions_lost, one.registrations_lost)),
+            ("wrong acknowledgements", one.wrong.to_string()),
+            ("octets of memory for each session", format!("{:.0}", one.octets_per_session)),
+            ("octets of memory for each binding", format!("{:.0}", one.octets_per_binding)),
+            (
+                "MiB: before, with all, after the power cut",
+                format!(
+                    "{:.1}, {:.1}, {:.1}",
+                    one.memory_before_mib, one.memory_mib, one.memory_after_cut_mib
+                ),
+            ),
+            ("renewals of registrations, each 45 s: share of a core", share(&one.refresh)),
+            ("renewals of sessions, each 120 s: share of a core", share(&one.renewal)),
+            ("lost renewals: registrations, sessions", format!("{}, {}", one.refresh.lost, one.renewal.lost)),
+            ("power cut: home agent ready after, s", format!("{:.2}", one.restart_s)),
+            ("power cut: all registered after, s", format!("{:.2}", one.power_cut_s)),
+            (
+                "power cut: processor of the home agent, s",
+                format!("{:.2}", one.power_cut_agent_processor_seconds),
+            ),
+            ("power cut: lost", one.power_cut_lost.to_string()),
+        ];
+        let cells = rows.into_iter().map(|(what, value)| [what.to_owned(), value]);
+        *text += &table_rows(["what", "found"], cells);
+        text.push('\n');
+    }
+}
+
+fn write_session_floods_table(text: &mut String, bench: &BenchResults) {
+    if bench.session_floods.is_empty() {
+        return;
+    }
+    *text += "Mobile routers that open sessions and register while attackers flood the home agent's tunnel \
+              port with initiations. The first attacker does not know the home agent's public key. The \
+              second one knows it, and sends valid initiations of unknown keys. Each source has an address \
+              of its own. Two streams of data pass meanwhile, from a mobile network and to it. `needed` is \
+              the longest time from a router's first initiation to its acknowledgement. `processor` is the \
+              share of a core that the home agent's process ran.\n\n";
+    let cells = bench.session_floods.iter().map(|one| {
+        let lost = |at: usize| 100.0 * one.packets_lost[at] as f64 / one.packets[at].max(1) as f64;
+        [
+            one.kind.clone(),
+            one.attack_frames.to_string(),
+            format!("{:.0}", one.attack_frames_per_second),
+            one.answers.to_string(),
+            one.cookie_replies.to_string(),
+            format!("{} of {}", one.registered - one.late_routers, one.routers),
+            format!("{:.0}", one.longest_ms),
+            format!("{} of {} ({:.2} %)", one.packets_lost[0], one.packets[0], lost(0)),
+            format!("{} of {} ({:.2} %)", one.packets_lost[1], one.packets[1], lost(1)),
+            format!("{:.2}", one.agent_core_share),
+        ]
+    });
+    let heading = [
+        "flood",
+        "sent",
+        "a second",
+        "answers",
+        "cookie replies",
+        "registered within 1 s",
+        "needed, ms",
+        "lost up",
+        "lost down",
         "processor",
     ];
     *text += &table_rows(heading, cells);

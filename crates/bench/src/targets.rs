@@ -2,8 +2,8 @@
 //! depend on the machine.
 
 use super::figures::{
-    AttackFigure, BenchResults, FaultsFigure, PacketFigure, PerformanceTarget, RegistrationsFigure,
-    TakeoverFigure,
+    AttackFigure, BenchResults, FaultsFigure, HandshakesFigure, PacketFigure, PerformanceTarget,
+    RegistrationsFigure, SessionFloodFigure, SessionSpeedFigure, TakeoverFigure,
 };
 use super::ipv4::{IPV4_ARRANGEMENT_PREFIX, IPV6_ARRANGEMENT_PREFIX};
 use super::path::DataPath;
@@ -162,6 +162,9 @@ pub fn judge_all(bench: &BenchResults) -> Vec<PerformanceTarget> {
     }
     targets.extend(judge_registrations(bench));
     targets.extend(judge_attacks(bench));
+    targets.extend(judge_session_speed(bench));
+    targets.extend(judge_handshakes(bench));
+    targets.extend(judge_session_floods(bench));
     targets.extend(judge_takeovers(bench));
     targets.extend(judge_faults(bench));
     targets
@@ -217,6 +220,73 @@ fn judge_attacks(bench: &BenchResults) -> [PerformanceTarget; 2] {
     [
         judge_target("under attack: routers not registered within 1 s", "0", slow, |it| it == 0.0, false, ""),
         judge_target("under attack: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
+    ]
+}
+
+/// Returns the targets for TCP through encrypted tunnels.
+fn judge_session_speed(bench: &BenchResults) -> [PerformanceTarget; 2] {
+    let encrypted = || bench.sessions.iter().filter(|one| one.lane.library_lane().is_some());
+    let place = |one: &SessionSpeedFigure| format!("{}, {}", one.lane.lane_description(), one.direction);
+    let ratios = encrypted().filter_map(|one| Some((one.ratio_to_library?, place(one)))).collect();
+    let rates = encrypted().map(|one| (one.gbit.median, place(one))).collect();
+    let what = |text: &str| format!("encrypted TCP, one core for each end: {text}");
+    [
+        judge_target(&what("beside the library alone"), ">= 0.90", ratios, |it| it >= 0.9, true, ""),
+        judge_target(&what("Gbit/s"), ">= 1.5 Gbit/s", rates, |it| it >= 1.5, true, " Gbit/s"),
+    ]
+}
+
+/// Returns the targets for many routers with sessions.
+fn judge_handshakes(bench: &BenchResults) -> [PerformanceTarget; 2] {
+    let of = |value: fn(&HandshakesFigure) -> f64| {
+        let many = bench.handshakes.iter().filter(|one| one.routers >= 10_000);
+        many.map(|one| (value(one), format!("{} routers", one.routers))).collect::<Vec<_>>()
+    };
+    let seconds = of(|one| one.power_cut_s);
+    let lost = of(|one| (one.sessions_lost + one.registrations_lost + one.power_cut_lost + one.wrong) as f64);
+    [
+        judge_target(
+            "10000 routers with sessions: all registered after a power cut",
+            "<= 60 s",
+            seconds,
+            |it| it <= 60.0,
+            false,
+            " s",
+        ),
+        judge_target("10000 routers with sessions: lost or wrong", "0", lost, |it| it == 0.0, false, ""),
+    ]
+}
+
+/// Returns the targets for a home agent whose tunnel port is flooded.
+fn judge_session_floods(bench: &BenchResults) -> [PerformanceTarget; 3] {
+    let of = |value: fn(&SessionFloodFigure) -> f64| {
+        let floods = bench.session_floods.iter().filter(|one| one.attack_frames > 0);
+        floods.map(|one| (value(one), one.kind.clone())).collect::<Vec<_>>()
+    };
+    let answers = of(|one| one.answers as f64);
+    let slow = of(|one| f64::from(one.routers) - (one.registered - one.late_routers) as f64);
+    let lost = of(|one| {
+        let share = |at: usize| 100.0 * one.packets_lost[at] as f64 / one.packets[at].max(1) as f64;
+        share(0).max(share(1))
+    });
+    [
+        judge_target(
+            "flood of handshakes: answers but cookie replies",
+            "0",
+            answers,
+            |it| it == 0.0,
+            false,
+            "",
+        ),
+        judge_target(
+            "flood of handshakes: routers not registered within 1 s",
+            "0",
+            slow,
+            |it| it == 0.0,
+            false,
+            "",
+        ),
+        judge_target("flood of handshakes: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
     ]
 }
 

@@ -32,7 +32,11 @@ const AUTHENTICATOR_LENGTH: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
 const PROTOCOL_ROUTING: u8 = 43;
 const PROTOCOL_DESTINATION_OPTIONS: u8 = 60;
+const PROTOCOL_ICMPV6: u8 = 58;
 const NO_NEXT_HEADER: u8 = 59;
+/// ICMPv6 types (RFC 4443 4).
+const ECHO_REQUEST: u8 = 128;
+const ECHO_REPLY: u8 = 129;
 const BINDING_UPDATE: u8 = 5;
 const BINDING_ACKNOWLEDGEMENT: u8 = 6;
 /// Flags of a Binding Update: A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
@@ -164,6 +168,95 @@ pub fn binding_update_frame(
         pseudo_header_checksum(who.home_address, agent, PROTOCOL_MOBILITY, &frame[MOBILITY_HEADER_OFFSET..]);
     frame[MOBILITY_HEADER_OFFSET + 4..MOBILITY_HEADER_OFFSET + 6].copy_from_slice(&sum.to_be_bytes());
     frame
+}
+
+/// Returns a Binding Update for an encrypted session, from its IPv6 header on. It has no authentication
+/// option. `lifetime` is in units of four seconds.
+pub fn update_in_session(agent: Ipv6Addr, who: RouterIdentity, sequence: u16, lifetime: u16) -> Vec<u8> {
+    let length = LENGTH_BEFORE_IPV4_PREFIX;
+    let mut mobility = vec![0; length];
+    mobility[..3].copy_from_slice(&[NO_NEXT_HEADER, (length / 8 - 1) as u8, BINDING_UPDATE]);
+    mobility[6..8].copy_from_slice(&sequence.to_be_bytes());
+    mobility[8..10].copy_from_slice(&BINDING_UPDATE_FLAGS);
+    mobility[10..12].copy_from_slice(&lifetime.to_be_bytes());
+    mobility[12..16].copy_from_slice(&[MOBILE_NETWORK_PREFIX_OPTION, 18, 0, 64]);
+    mobility[16..24].copy_from_slice(&who.mobile_network_prefix.to_be_bytes());
+    let sum = pseudo_header_checksum(who.home_address, agent, PROTOCOL_MOBILITY, &mobility);
+    mobility[4..6].copy_from_slice(&sum.to_be_bytes());
+    let payload = (HOME_ADDRESS_OPTION_LENGTH + length) as u16;
+    // A PadN option of four octets comes first, because the Home Address option must begin at 8n+6.
+    let options = [PROTOCOL_MOBILITY, (HOME_ADDRESS_OPTION_LENGTH / 8 - 1) as u8, 1, 2, 0, 0, 0xc9, 16];
+    let [high, low] = payload.to_be_bytes();
+    let header = [0x60, 0, 0, 0, high, low, PROTOCOL_DESTINATION_OPTIONS, 64];
+    [
+        &header[..],
+        &who.care_of_address.octets(),
+        &agent.octets(),
+        &options,
+        &who.home_address.octets(),
+        &mobility,
+    ]
+    .concat()
+}
+
+/// Decodes a Binding Acknowledgement that came out of an encrypted session, from its IPv6 header on. `None`
+/// if the packet is no Binding Acknowledgement.
+///
+/// # Errors
+/// Fails if the acknowledgement has no routing header, a wrong checksum, or ends too early.
+pub fn parse_acknowledgement_in_session(
+    packet: &[u8],
+    agent: Ipv6Addr,
+) -> anyhow::Result<Option<BindingAcknowledgement>> {
+    const MOBILITY: usize = MOBILITY_HEADER_OFFSET - ETHERNET_HEADER_LENGTH;
+    let is_one = packet.get(6) == Some(&PROTOCOL_ROUTING)
+        && packet.get(IPV6_HEADER_LENGTH) == Some(&PROTOCOL_MOBILITY)
+        && packet.get(MOBILITY + 2) == Some(&BINDING_ACKNOWLEDGEMENT);
+    if !is_one {
+        return Ok(None);
+    }
+    let address = |at: usize| -> anyhow::Result<Ipv6Addr> {
+        let octets = packet.get(at..at + 16).context("the Binding Acknowledgement ends too early")?;
+        Ok(Ipv6Addr::from(<[u8; 16]>::try_from(octets)?))
+    };
+    let (source, care_of_address, home_address) =
+        (address(8)?, address(24)?, address(IPV6_HEADER_LENGTH + 8)?);
+    ensure!(source == agent, "the Binding Acknowledgement comes from {source}, expected {agent}");
+    let length = (usize::from(packet[MOBILITY + 1]) + 1) * 8;
+    let header =
+        packet.get(MOBILITY..MOBILITY + length).context("the Binding Acknowledgement ends too early")?;
+    ensure!(
+        pseudo_header_checksum(agent, home_address, PROTOCOL_MOBILITY, header) == 0,
+        "the Binding Acknowledgement has a wrong checksum"
+    );
+    ensure!(length >= 16, "the Binding Acknowledgement is too short for mobility options");
+    let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    Ok(Some(BindingAcknowledgement {
+        home_address,
+        care_of_address,
+        status: header[6],
+        sequence: short(8),
+        lifetime: short(10),
+        ipv4_status: None,
+    }))
+}
+
+/// Returns the Echo Reply to an Echo Request, from its IPv6 header on; `None` for other packets.
+pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
+    let (header, message) = packet.split_at_checked(IPV6_HEADER_LENGTH)?;
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let message = message.get(..length)?;
+    if header[6] != PROTOCOL_ICMPV6 || message.first() != Some(&ECHO_REQUEST) {
+        return None;
+    }
+    let address = |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).map(Ipv6Addr::from).ok();
+    let (source, destination) = (address(24)?, address(8)?);
+    let mut message = message.to_vec();
+    message[0] = ECHO_REPLY;
+    message.get_mut(2..4)?.fill(0);
+    let sum = pseudo_header_checksum(source, destination, PROTOCOL_ICMPV6, &message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some([&header[..8], &source.octets(), &destination.octets(), &message].concat())
 }
 
 /// Content of an acknowledgement.

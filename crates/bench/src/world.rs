@@ -37,6 +37,10 @@ use carnet_testbed::{isolate, tools, topology};
 pub const MOBILE_HOST_ADDRESS: &str = "2001:db8:a::2";
 /// Address of the correspondent node.
 pub const CORRESPONDENT_ADDRESS: &str = "2001:db8:c::2";
+/// Prefix of the mobile network.
+pub const NETWORK_ON_BOARD: &str = "2001:db8:a::/64";
+/// Prefix of the correspondent's network.
+pub const NETWORK_OF_CORRESPONDENT: &str = "2001:db8:c::/64";
 /// Address of the home agent.
 pub const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 /// Care-of address on `e0`.

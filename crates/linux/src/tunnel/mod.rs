@@ -187,6 +187,14 @@ impl TunDevice {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain_device_error)
     }
 
+    /// Creates the TUN device with one queue, which is down, for a program that is no station.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses the device.
+    pub fn create_with_one_queue() -> Result<TunDevice> {
+        Self::create_tun_device(0).map(|(device, _)| device)
+    }
+
     /// Creates the TUN device, which is down. Also returns the list of known senders; `None` if the device
     /// has only one queue, for example because `senders` is 0.
     pub(crate) fn create_tun_device(senders: usize) -> Result<(TunDevice, Option<KnownSenders>)> {

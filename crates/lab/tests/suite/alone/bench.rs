@@ -106,12 +106,41 @@ fn every_path_passes_packets_without_loss() {
         assert!(one["kind"] == "nothing" || positive(&one["frames"]), "{one}\n{told}");
         assert!(positive(&one["packets"]), "{one}\n{told}");
     }
+    assert_sessions_work(&bench, &told);
     let page = out.join("bench.md");
     let run = Command::new(LAB_PROGRAM).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
     assert!(text.contains("| both routers, up; octets"), "{text}");
     std::fs::remove_dir_all(out).expect("remove");
+}
+
+/// Every tunnel carries TCP. All routers have sessions and registrations, also after `kill -9` of the home
+/// agent. A flood of handshakes gets no answer but cookie replies, and every router registers meanwhile.
+fn assert_sessions_work(bench: &serde_json::Value, told: &str) {
+    let list = |key: &str| bench[key].as_array().expect("an array").clone();
+    assert_eq!(list("sessions").len(), 14, "{told}");
+    for one in list("sessions") {
+        assert!(one["gbit"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}\n{told}");
+        assert!(one["error"].is_null(), "{one}\n{told}");
+    }
+    assert_eq!(list("handshakes").len(), 1, "{told}");
+    for one in list("handshakes") {
+        assert_eq!(one["routers"], 300, "{one}");
+        for count in ["sessions_lost", "registrations_lost", "power_cut_lost", "wrong"] {
+            assert_eq!(one[count], 0, "{count}: {one}\n{told}");
+        }
+        for round in ["refresh", "renewal"] {
+            assert_eq!((&one[round]["acknowledged"], &one[round]["lost"]), (&300.into(), &0.into()), "{one}");
+        }
+    }
+    assert_eq!(list("session_floods").len(), 3, "{told}");
+    for one in list("session_floods") {
+        assert!(one["kind"] == "nothing" || one["sent"].as_u64() > Some(0), "{one}");
+        let counts = ["registered", "lost", "wrong", "answers"].map(|count| one[count].as_u64());
+        assert_eq!(counts, [Some(33), Some(0), Some(0), Some(0)], "{one}\n{told}");
+        assert!(one["kind"] != "without the public key" || one["cookie_replies"] == 0, "{one}");
+    }
 }
 
 /// Every path passes IPv4 inside the tunnel. With a ruleset, the programs of the fast path forward tracked
