@@ -31,8 +31,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
-    /// inside its namespaces.
+    /// Runs the command and returns the exit status of the program. `inside` says how this process, which
+    /// runs in the lab's own namespaces, was isolated; `None` if it is outside of them.
     pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::BenchGeonet(args) => {

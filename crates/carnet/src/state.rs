@@ -273,7 +273,8 @@ impl StateStore {
         self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.stored_leases)).unwrap_or_default()
     }
 
-    /// Returns the records of encrypted sessions that were stored at the start; the next call returns none.
+    /// Returns the records of encrypted sessions that the store had when the program started; the next call
+    /// returns none.
     pub fn take_session_records(&mut self) -> Vec<(RecordKey, String)> {
         self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.session_records)).unwrap_or_default()
     }

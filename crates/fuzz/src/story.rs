@@ -15,13 +15,14 @@ pub enum EventKind {
     Wait = 0,
     /// A packet comes out of the tunnel device.
     Packet,
-    /// A packet whose Mobility Header gets the checksum and the authenticator of a sender with the key.
+    /// A packet comes out of the tunnel device. Its Mobility Header gets a correct checksum and
+    /// authenticator.
     Signed,
     /// The station receives an ICMPv6 message: interface, hop limit, source, destination, message. The
     /// message gets a correct checksum.
     Icmpv6,
-    /// A packet arrives inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. A Mobility
-    /// Header gets the checksum and the authenticator of a sender with the key.
+    /// A packet arrives inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. If the
+    /// packet has a Mobility Header, this header gets a correct checksum and authenticator.
     Datagram,
     /// The station receives a GeoNetworking frame: source, destination, packet.
     Frame,

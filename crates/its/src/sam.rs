@@ -166,7 +166,7 @@ impl ItsAid {
 
 /// For each length of the encoding: the lowest ITS-AID of this length, and the number of bits that follow the
 /// prefix.
-const ITS_AID_LENGTHS: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
+const FIRST_AID_AND_BITS_BY_LENGTH: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
 
 impl Uper for ItsAid {
     const NAME: &'static str = "VarLengthNumber";
@@ -186,7 +186,7 @@ impl Uper for ItsAid {
             });
             return ItsAid(0);
         }
-        let (least, width) = ITS_AID_LENGTHS[longer];
+        let (least, width) = FIRST_AID_AND_BITS_BY_LENGTH[longer];
         // The cast is exact: the field has at most 28 bits.
         ItsAid(least + reader.read_bits(width, Self::NAME) as u32)
     }
@@ -201,8 +201,9 @@ impl Uper for ItsAid {
                 found,
             });
         }
-        let longer = ITS_AID_LENGTHS.iter().rposition(|(least, _)| self.0 >= *least).unwrap_or_default();
-        let (least, width) = ITS_AID_LENGTHS[longer];
+        let longer =
+            FIRST_AID_AND_BITS_BY_LENGTH.iter().rposition(|(least, _)| self.0 >= *least).unwrap_or_default();
+        let (least, width) = FIRST_AID_AND_BITS_BY_LENGTH[longer];
         // The prefix has one 1 for each longer form, then a 0. After three ones, this 0 is the extension bit.
         let ones = u64::from((1_u32 << longer) - 1) << 1;
         writer.write_bits(ones, longer as u32 + 1);

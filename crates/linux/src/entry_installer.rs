@@ -1369,7 +1369,10 @@ if mapped::to_ipv4(r.destination).is_some())
         self.rule_table.retry_at_next_commit();
         self.commit_packet_rules();
         if let Err(error) = self.remove_undesired_entries() {
-            tracing::warn!("cannot remove an outdated entry from the kernel: {error}; carnet will try again");
+            tracing::warn!(
+                "cannot remove an outdated route, rule, address or setting from the kernel: {error}; carnet \
+                 will try again"
+            );
         }
         if self.undo_file.is_unsaved() {
             self.save_undo_file();

@@ -290,7 +290,8 @@ fn error_names_missing_capabilities() {
         let unshare = ["unshare", "-Urn"].map(str::to_owned);
         let answer = answer_of(forbid, &[words.as_slice(), &unshare].concat());
         assert!(answer.starts_with("no permission to open /dev/net/tun: it must be"), "{answer}");
-        // The process is root of a user namespace, but in another user's network namespace.
+        // With the device readable for all, root of a new user namespace still lacks a right: the network
+        // namespace belongs to another user namespace.
         let allow = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let unshare = ["unshare", "-Ur"].map(str::to_owned);
         let answer = answer_of(allow, &[words.as_slice(), &unshare].concat());

@@ -10,10 +10,10 @@
 //! this router advertises a change at once, and repeats it. RFC 6275 7.5 permits such short intervals to
 //! routers that serve mobile nodes.
 //!
-//! A home agent advertises itself to other home agents ([`HomeAgentOffer`]). Its advertisements have the H
-//! flag and its own address in the home prefix (R flag). They also have the Home Agent Information option
-//! (RFC 6275 7, 10.5.1, RFC 3963 7.3). The home agent is no default router and gives hosts no addresses. The
-//! operator decides which router serves the home link.
+//! A home agent advertises itself to other home agents ([`HomeAgentAdvertisement`]). Its advertisements have
+//! the H flag and its own address in the home prefix (R flag). They also have the Home Agent Information
+//! option (RFC 6275 7, 10.5.1, RFC 3963 7.3). The home agent is no default router and gives hosts no
+//! addresses. The operator decides which router serves the home link.
 //!
 //! The config may add values for hosts ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
 //! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config omits a value, the next
@@ -87,7 +87,7 @@ pub struct AdvertiserConfig {
     /// Values for hosts that are neither addresses nor routes.
     pub host_values: HostConfiguration,
     /// The home agent's advertisement of itself on its home link; `None` on other links.
-    pub home_agent: Option<HomeAgentOffer>,
+    pub home_agent: Option<HomeAgentAdvertisement>,
 }
 
 /// Values for hosts on a link that are neither addresses nor routes.
@@ -175,7 +175,7 @@ fn split_search_list(domains: &[String]) -> Vec<Vec<String>> {
 
 /// A home agent's advertisement of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HomeAgentOffer {
+pub struct HomeAgentAdvertisement {
     /// Address of the home agent.
     pub address: Ipv6Addr,
     /// Home prefix. Hosts do not configure addresses from this advertisement.
@@ -472,7 +472,7 @@ impl RouterAdvertiser {
 
     /// Sets the home agent's advertisement of itself; `None` if the station is no longer a home agent. The
     /// router advertises a change soon.
-    pub fn set_home_agent(&mut self, now: Time, offer: Option<HomeAgentOffer>) {
+    pub fn set_home_agent(&mut self, now: Time, offer: Option<HomeAgentAdvertisement>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;
             self.schedule_advertisement(now);
@@ -480,7 +480,7 @@ impl RouterAdvertiser {
     }
 
     /// Returns the options by which a home agent advertises itself.
-    fn build_home_agent_options(offer: &HomeAgentOffer) -> [nd::NdOption<'static>; 2] {
+    fn build_home_agent_options(offer: &HomeAgentAdvertisement) -> [nd::NdOption<'static>; 2] {
         let home_prefix = nd::NdOption::PrefixInformation(nd::PrefixInformation {
             prefix: offer.address,
             prefix_length: offer.home_prefix.prefix_len(),
@@ -712,7 +712,7 @@ mod tests {
 
     #[test]
     fn advertiser_announces_home_agent_until_it_stops() {
-        let offer = HomeAgentOffer {
+        let offer = HomeAgentAdvertisement {
             address: "2001:db8:1::1".parse().expect("address"),
             home_prefix: "2001:db8:1::/64".parse().expect("prefix"),
             preference: 10,

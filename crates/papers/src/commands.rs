@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use carnet_testbed::isolate::{self, IsolationMode};
 use clap::Subcommand;
 
-/// A command of the comparison with papers.
+/// A command that compares measurements of carnet with the figures of published papers.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Repeat the measurements of papers about mobile routers, beside plain routing, and show them beside the

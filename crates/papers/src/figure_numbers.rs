@@ -91,8 +91,9 @@ impl NumberSource<'_> {
         points.filter(within).map(place).collect()
     }
 
-    /// Returns the places of the curve by which this number is divided, or which is subtracted. `None` if a
-    /// place has no selected value, `Some(None)` if the number needs no second curve.
+    /// Returns the points of the second curve. The number of the figure is the first curve divided by the
+    /// second one, or their difference. Returns `None` if `taken` selects no value of a point, `Some(None)`
+    /// if the number needs no second curve.
     fn base_axis_points(&self, taken: ValueOfPoint<'_>) -> Option<Option<Vec<AxisPoint>>> {
         let ours = self.selector;
         let base = match (&ours.over, &ours.minus, &ours.over_experiment) {

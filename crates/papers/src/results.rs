@@ -115,7 +115,7 @@ pub struct MeasurementFailure {
     /// Value of the experiment's second variable; `None` if the experiment has one variable only.
     #[serde(rename = "with")]
     pub second_variable: Option<String>,
-    /// Place on the axis, as in [`CurvePoint`].
+    /// Value of the experiment's first variable, on the horizontal axis, as in [`CurvePoint`].
     pub x: Option<f64>,
     /// Quantity without a value; `None` for all quantities.
     pub quantity: Option<String>,

@@ -39,7 +39,7 @@ pub struct TrustedCertificate {
     /// Whether the operator configured the certificate, so that the store never removes it to make room.
     is_configured: bool,
     last_used_count: u64,
-    /// Link-layer address from which the holder's last single-hop packet came.
+    /// Link-layer address from which the last single-hop packet of the certificate's station came.
     sender_address: Option<MacAddress>,
 }
 

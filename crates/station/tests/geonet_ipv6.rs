@@ -131,7 +131,7 @@ fn virtual_interfaces_follow_station_address() {
     let outputs = feed_and_collect(&mut station, Input::GeonetMtu(1400));
     assert_eq!(created_links(&outputs)[0].mtu, 1312);
     assert!(feed_and_collect(&mut station, Input::GeonetMtu(1400)).is_empty());
-    // The reset restores the initial state, which has the first address.
+    // The reset of GeoNetworking keeps the address of the station that it was given last.
     let outputs = feed_and_collect(&mut station, Input::Command(Command::ResetGeonet));
     assert_eq!(
         created_links(&outputs).len(),

@@ -836,7 +836,7 @@ impl SessionEngine {
         let remote = PublicKey::from(initiation.peer_static_public().to_bytes());
         let Some(peer) = self.peer_by_key.get(&remote).copied() else {
             let of_session = self.session_count_by_address.contains_key(&route.remote);
-            if self.unknown_key_reports.allow_report(now, remote, of_session) {
+            if self.unknown_key_reports.may_report_key(now, remote, of_session) {
                 self.outputs.push_back(Output::UnknownKey { route, remote });
             }
             return Err(WireguardDropReason::UnknownKey);

@@ -42,7 +42,7 @@ impl UnknownKeyReports {
 
     /// Returns whether the engine reports this key now. `of_session` says whether a session exists with the
     /// address from which the handshake came.
-    pub(crate) fn allow_report(&mut self, now: Time, key: PublicKey, of_session: bool) -> bool {
+    pub(crate) fn may_report_key(&mut self, now: Time, key: PublicKey, of_session: bool) -> bool {
         remove_old_keys(&mut self.reported_keys, now);
         remove_old_keys(&mut self.awaited_keys, now);
         if self.reported_keys.iter().any(|(_, reported)| *reported == key) {
@@ -93,16 +93,16 @@ mod tests {
         let mut reports = UnknownKeyReports::new();
         let start = Time::from_secs(100);
         assert!(
-            reports.allow_report(start, test_key(1), false)
-                && reports.allow_report(start, test_key(2), false)
+            reports.may_report_key(start, test_key(1), false)
+                && reports.may_report_key(start, test_key(2), false)
         );
         for second in 0..60 {
             assert!(
-                !reports.allow_report(start + Duration::from_secs(second), test_key(1), false),
+                !reports.may_report_key(start + Duration::from_secs(second), test_key(1), false),
                 "{second}"
             );
         }
-        assert!(reports.allow_report(start + Duration::from_secs(60), test_key(1), false));
+        assert!(reports.may_report_key(start + Duration::from_secs(60), test_key(1), false));
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         for second in 0..120 {
             for seed in 0..=255 {
                 let now = Time::from_secs(100 + second);
-                count += usize::from(reports.allow_report(now, test_key(seed ^ second as u8), seed < 128));
+                count += usize::from(reports.may_report_key(now, test_key(seed ^ second as u8), seed < 128));
             }
             assert!(reports.reported_keys.len() <= 16, "{}", reports.reported_keys.len());
             assert!(reports.awaited_keys.len() <= MAX_AWAITED_KEYS);
@@ -128,11 +128,11 @@ mod tests {
         let start = Time::from_secs(100);
         for second in 0..10 {
             assert!(
-                !reports.allow_report(start + Duration::from_secs(second), test_key(1), true),
+                !reports.may_report_key(start + Duration::from_secs(second), test_key(1), true),
                 "{second}"
             );
         }
-        assert!(reports.allow_report(start + Duration::from_secs(10), test_key(1), true));
-        assert!(!reports.allow_report(start + Duration::from_secs(11), test_key(1), true));
+        assert!(reports.may_report_key(start + Duration::from_secs(10), test_key(1), true));
+        assert!(!reports.may_report_key(start + Duration::from_secs(11), test_key(1), true));
     }
 }

@@ -42,7 +42,7 @@ fn a_router_retries_until_its_home_agent_answers() {
     });
     println!("home agent back, traffic waiting: registered after {:?}", start.elapsed());
     assert_eq!(reachable(), Some(true));
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     traffic.stop();
 }
 
@@ -54,7 +54,7 @@ fn router_registers_within_three_seconds_at_home_agent_without_state() {
     let bed = Testbed::new();
     let (mut agent, router) = bed.start_stations();
     let traffic = bed.start_echo(20);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     agent.end_by_signal(Signal::SIGKILL);
     std::thread::sleep(seconds(2));
     let answered = traffic.answered_packets();
@@ -82,7 +82,7 @@ fn home_agent_with_state_dir_needs_no_registration_after_crash() {
     let router = Station::start(&bed.router, &bed.router_config());
     router.wait_until_registered();
     let traffic = bed.start_echo(20);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let before = agent.bindings();
     agent.end_by_signal(Signal::SIGKILL);
     std::thread::sleep(seconds(1));

@@ -47,7 +47,7 @@ fn home_agent_sends_no_packet_to_untested_care_of_address_in_handover() {
         let bed = Testbed::new();
         let (agent, router) = bed.start_stations();
         let traffic = bed.start_echo(100);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         count_packets_of_uplinks(&bed);
         if breaks {
             bed.router.run_ip("link set wlan0 down");
@@ -57,13 +57,13 @@ fn home_agent_sends_no_packet_to_untested_care_of_address_in_handover() {
         wait_until("the new address is untested", seconds(20), || binding_has_state(&agent, "untested"));
         if !breaks {
             // Traffic flows on the old path while the home agent tests the new care-of address.
-            traffic.wait_until_flowing();
+            traffic.wait_for_further_answers();
         }
         assert!(binding_has_state(&agent, "untested"));
         assert_eq!(packets_to_new_care_of_address(&bed), 0, "break before make: {breaks}");
         load_nft_rules(&bed.core, &["flush chain ip6 watch hole"]);
         wait_until("the new address is tested", seconds(20), || binding_has_state(&agent, "registered"));
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         let carried = packets_to_new_care_of_address(&bed);
         assert!(carried > 0, "break before make: {breaks}");
         let report = traffic.stop();

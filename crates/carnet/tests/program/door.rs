@@ -138,7 +138,7 @@ fn check_inbound_filter(path: &str) {
         serde_json::json!([{"protocol": "udp", "ports": [OPEN_UDP_PORT.to_string()], "to": [ON_BOARD_HOST]}]);
     assert_eq!((&lan["inbound"], &lan["allow"]), (&"established".into(), &exception), "{lan}");
     let echo = bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     assert!(bed.host.can_ping(CORRESPONDENT) && !bed.core.can_ping(ON_BOARD_HOST));
 
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
@@ -154,7 +154,7 @@ fn check_inbound_filter(path: &str) {
     if path != "tun" && router.show_json("status")["dataplane"] == path {
         assert!(router.counter("fast_path.left.filter") > 100, "{path}");
     }
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
 
     // From here on, the inbound filter lets packets to UDP port 4433 pass.
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);

@@ -90,7 +90,7 @@ fn tun_device_forwards_while_fast_path_is_loaded() {
     }
     router.wait_until_registered();
     let traffic = bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     assert_eq!(router.show_json("status")["dataplane"], "tun", "so soon nothing is loaded");
     assert!(!router.log_text().contains("packets take the data path"), "{}", router.log_text());
     router.wait_for_fast_path();
@@ -98,7 +98,7 @@ fn tun_device_forwards_while_fast_path_is_loaded() {
     assert!(router.log_text().contains("packets take the data path \"bpf\""), "{}", router.log_text());
     let path = || router.show_json("tunnels")[0]["path"].clone();
     wait_until("the tunnel takes it", seconds(5), || path() == "bpf");
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let report = traffic.stop();
     assert_eq!(report.lost_packets, 0, "{report:?}");
     println!("served by TUN, then by BPF: {report:?}");

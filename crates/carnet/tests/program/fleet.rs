@@ -256,14 +256,14 @@ fn standby_takes_over_bindings_of_a_dead_machine() {
     let ([mut anna, bruno], router) = start_members_and_router(&fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     assert!(!fleet.bed.host.can_ping_ipv4("198.51.100.1"), "before the take-over");
     anna.kill();
     fleet.bed.core.run_ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
     // No router has registered again at the new leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let bindings = bruno.bindings().expect("an active home agent");
     assert_eq!(bindings[0]["ipv4_prefixes"].to_string(), "[\"10.42.7.0/24\"]");
     wait_until("IPv4 takes the new leader", seconds(10), || fleet.bed.host.can_ping_ipv4("198.51.100.1"));
@@ -306,7 +306,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     fleet.further_config = LONG_TIMES_CONFIG.to_owned();
     let ([anna, _bruno], router) = start_members_and_router(&fleet);
     let echo = fleet.bed.start_echo(50);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let store = Pid::from_raw(fleet.etcd_process.id().cast_signed());
     // The log may have messages about an unreachable store from the start of the members, so look only at new
     // lines.
@@ -314,12 +314,12 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     kill(store, Signal::SIGSTOP).expect("etcd");
     wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("cannot watch etcd"));
     router.run_command(&["handover", "wwan0"]);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     kill(store, Signal::SIGCONT).expect("etcd");
     wait_until("the new care-of address", seconds(30), || {
         anna.bindings().is_some_and(|all| all.iter().any(|one| one["care_of_address"] == "2001:db8:f2::10"))
     });
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     echo.stop();
 }
 
@@ -363,7 +363,7 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
         }
     };
     let echo = fleet.bed.start_echo(1000);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let says = |count: usize, text: &str| bruno.log().matches(text).count() == count;
     // The second and third home agent of the member bruno must wait for records.
     let read_again = |count| {

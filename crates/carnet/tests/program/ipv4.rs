@@ -167,7 +167,7 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
         config_with_station_line(&config, &record) + "\n[dataplane]\npath = 'tun'\n"
     });
     let echo = bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     // There is a path without NAT, so the tunnel is IPv6 in IPv4 without UDP.
     assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
     assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
@@ -178,7 +178,7 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
         assert!(output.status.success(), "{}", output_text(&output));
         let net = if uplink == "wwan0" { "203.0.113.10" } else { "192.0.2.10" };
         wait_until("the agent knows", seconds(10), || first_tunnel(&agent).1 == net);
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
     }
     let report = echo.stop();
     assert_eq!(report.lost_packets, 0, "{report:?}");
@@ -215,7 +215,7 @@ fn tunnel_behind_nat_uses_udp() {
     bed.router.run_ip("link set wwan0 down");
     let (agent, router) = start_with_changed_router_config(&bed, |config| config);
     let echo = bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     assert_eq!(first_tunnel(&router), ("udp".into(), "198.51.100.2".into(), Some(4191)));
     let (encapsulation, remote, port) = first_tunnel(&agent);
     assert_eq!((encapsulation.as_str(), remote.as_str()), ("udp", "192.0.2.77"));
@@ -265,7 +265,7 @@ fn check_narrow_udp_tunnel(limit: u64) {
     }
     let (agent, router) = start_with_changed_router_config(&bed, |config| config);
     let echo = bed.start_echo(50);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let mtu = |station: &Station| station.show_json("tunnels")[0]["mtu"].as_u64();
     wait_until("both ends have found the path MTU", seconds(20), || {
         (mtu(&agent), mtu(&router)) == (Some(limit - 28), Some(limit - 28))
@@ -284,12 +284,12 @@ fn router_registers_two_ipv4_uplinks_together() {
     let (agent, router) = start_with_changed_router_config(&bed, config_with_identifiers);
     wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
     let echo = bed.start_echo(200);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     assert_eq!(first_tunnel(&router).0, "ipv6");
     // The preferred uplink loses its carrier. The second uplink is registered already.
     bed.core.run_ip("link set wlan down");
     wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let report = echo.stop();
     assert!(
         report.longest_silence < Duration::from_millis(300) + 2 * report.longest_send_stall,
@@ -320,18 +320,18 @@ fn two_uplinks_with_equal_private_address_both_work() {
         ends.dedup();
         assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
         let echo = bed.start_echo(200);
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
         // Each uplink must carry the traffic alone. The first uplink returns before the second one fails.
         for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
             bed.core.run_ip(&format!("link set {far} down"));
             wait_until("the other carries the packets", seconds(20), || {
-                echo.wait_until_flowing();
+                echo.wait_for_further_answers();
                 first_tunnel(&agent).1 == net
             });
             bed.core.run_ip(&format!("link set {far} up"));
             wait_until("both are registered again", seconds(30), || agent.bindings().len() == 2);
         }
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
         echo.stop();
         for station in [&agent, &router] {
             assert_eq!(station.counter("tunnel.dropped.inner_source"), 0);
@@ -368,7 +368,7 @@ fn returning_preferred_uplink_without_default_route_is_used_again() {
         let (agent, router) = start_with_changed_router_config(&bed, config_with_identifiers);
         wait_until("both are registered", seconds(20), || agent.bindings().len() == 2);
         let echo = bed.start_echo(100);
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
         assert_eq!(first_tunnel(&agent).1, "192.0.2.10");
         // ConnMan's preferred service loses its carrier.
         bed.core.run_ip("link set wlan down");
@@ -376,14 +376,14 @@ fn returning_preferred_uplink_without_default_route_is_used_again() {
         bed.router.run_ip("route del default dev wlan0");
         bed.router.run_ip("addr flush dev wlan0");
         give_default(1);
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
         // The preferred service returns, without the default route.
         bed.core.run_ip("link set wlan up");
         gain(0);
         wait_until("the preferred uplink carries the packets again", seconds(20), || {
             first_tunnel(&agent).1 == "192.0.2.10"
         });
-        echo.wait_until_flowing();
+        echo.wait_for_further_answers();
         let report = echo.stop();
         assert!(
             report.longest_silence < Duration::from_millis(500) + 2 * report.longest_send_stall,
@@ -474,10 +474,10 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
     });
     wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
     let echo = bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan", "ha"]);
     assert!(bed.host.can_ping(CORRESPONDENT));
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let heard = sniffer.stop();
     // Counts packets with the care-of address as outer source or destination that contain UDP or an echo.
     let count = |care_of: &str, at: usize, protocol: u8| {
@@ -509,7 +509,7 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
         let down = |uplink: &Value| uplink["state"].as_str().is_some_and(|state| state.starts_with("down"));
         uplinks.as_array().expect("an array").iter().filter(|uplink| down(uplink)).count() == 1
     });
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     assert_eq!(router.counter("tunnel.duplicated"), 0);
     echo.stop();
 }

@@ -21,7 +21,7 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     let bed = Testbed::new();
     let (agent, router) = bed.start_stations();
     let traffic = bed.start_echo(1000);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let before = (bed.agent.kernel_state(), bed.router.kernel_state());
     let bindings = agent.bindings();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");

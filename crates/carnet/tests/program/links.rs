@@ -13,10 +13,10 @@ fn removed_uplink_interface_that_returns_is_used_again() {
     let (agent, mut router) = bed.start_stations();
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let traffic = bed.start_echo(20);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     bed.router.run_ip("link del wlan0");
     wait_until("the other uplink carries on", seconds(10), || care_of() == "2001:db8:f2::10");
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     bed.router.run_ip("link del wwan0");
     wait_until("no uplink is left", seconds(10), || {
         router.show_json("uplinks").to_string().matches("down").count() == 2
@@ -24,7 +24,7 @@ fn removed_uplink_interface_that_returns_is_used_again() {
     assert!(router.is_running());
     bed.add_uplink(0);
     wait_until("the uplink that returned is registered", seconds(20), || care_of() == "2001:db8:f1::10");
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     // The new interface has the same settings as the old one.
     assert_eq!(
         (bed.router.read_sysctl("wlan0/accept_ra"), bed.router.read_sysctl("wlan0/forwarding")),
@@ -112,7 +112,7 @@ fn changed_care_of_address_is_registered_without_lasting_outage() {
     let bed = Testbed::new();
     let (agent, _router) = bed.start_stations();
     let traffic = bed.start_echo(50);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for (old, new, overlap) in [("10", "77", false), ("77", "78", true), ("78", "10", false)] {
         let address = |what, host| format!("-6 addr {what} 2001:db8:f1::{host}/64 dev wlan0");
         let (delete, add) = (address("del", old), address("add", new));
@@ -122,7 +122,7 @@ fn changed_care_of_address_is_registered_without_lasting_outage() {
         let expected =
             (HOME_ADDRESS.to_owned(), format!("2001:db8:f1::{new}"), "[\"2001:db8:a::/64\"]".to_owned());
         wait_until("the binding follows", seconds(10), || agent.bindings() == [expected.clone()]);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
     }
     let report = traffic.stop();
     // Between the two `ip` commands, only the other uplink works, so the silence must be short.

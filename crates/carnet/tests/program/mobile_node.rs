@@ -96,7 +96,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
         parse_address(CORRESPONDENT),
         200,
     );
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for uplink in ["wwan0", "wlan0"] {
         assert!(router.run_command(&["handover", uplink]).status.success());
         wait_until("the vehicle has moved", seconds(10), || {
@@ -195,17 +195,17 @@ fn mobile_node_comes_home_and_leaves_again() {
         parse_address(CORRESPONDENT),
         100,
     );
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     node_host.run_ip("-6 addr add 2001:db8:1::99/64 dev eth9");
     wait_until("it is at home", seconds(20), || state() == "home" || state() == "at_home");
     wait_until("the home agent knows it", seconds(10), || agent.bindings().is_empty());
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     // The node has a second address on the home link, which the kernel must not choose as a source.
     let chosen = node_host.run_ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev eth9") && chosen.contains(&format!("src {NODE_HOME_ADDRESS}")), "{chosen}");
     node_host.run_ip("link set eth9 down");
     wait_until("it is away again", seconds(20), || !agent.bindings().is_empty());
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     traffic.stop();
     let chosen = node_host.run_ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(

@@ -41,7 +41,7 @@ fn path_failure_under_traffic_ends_before_second_tcp_retransmission() {
     let bed = Testbed::new();
     let (mut agent, mut router) = start_with_two_uplinks(&bed);
     let echo = bed.start_echo(500);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     thread::sleep(seconds(3));
     assert_eq!(active_uplink(&router), "wlan0");
     let rules = "add table ip6 hole
@@ -101,7 +101,7 @@ fn a_fully_used_uplink_keeps_its_traffic_and_is_reported() {
     let done = bed.router.run_program(&shape.split(' ').collect::<Vec<_>>());
     assert!(done.status.success(), "{}", output_text(&done));
     let echo = bed.start_echo(20);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let load = bed.host.run_in_namespace(move || {

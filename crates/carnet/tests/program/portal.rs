@@ -117,7 +117,7 @@ fn uplink_behind_captive_portal_is_reported_and_used_after_login() {
     assert!(has_metric(&router.control_socket, "carnet_uplink_captive_portal{interface=\"wwan0\"} 0"));
     let event = format!("wlan0: captive portal {PORTAL_URL}: the access network redirects HTTP");
     assert_eq!(router.log_text().matches(&event).count(), 1, "{}", router.log_text());
-    bed.start_echo(50).wait_until_flowing();
+    bed.start_echo(50).wait_for_further_answers();
 
     // A user agrees to the terms, so the portal opens.
     load_nft_rules(&bed.core, &["delete table ip portal"]);

@@ -16,7 +16,7 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     let router = Station::start(&bed.router, &config);
     router.wait_until_registered();
     let traffic = bed.start_echo(2000);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
     let writes = || (agent.counter("platform.writes"), router.counter("platform.writes"));
     let (first, before) = (acknowledged(), writes());

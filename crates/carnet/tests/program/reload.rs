@@ -20,7 +20,7 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     let bed = Testbed::new();
     let (agent, router) = bed.start_stations();
     let traffic = bed.start_echo(200);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let before = bed.agent.kernel_state();
     let bindings = agent.bindings();
 
@@ -63,7 +63,7 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     // The new config has the router again.
     agent.reload(&bed.agent_config());
     let traffic = bed.start_echo(20);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     traffic.stop();
 }
 
@@ -79,9 +79,9 @@ fn reload_keeps_router_address_on_board_until_config_names_another() {
     let has = || bed.router.run_ip("-6 addr show dev lan0").contains("2001:db8:a::1/64");
     wait_until("carnet gives the address", seconds(10), has);
     let traffic = bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     router.reload(&bed.router_config().replace("lan = ['lan0']\n", "lan = ['lan0']\nadvertise = false\n"));
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     assert!(has(), "{}", router.log_text());
     let report = traffic.stop();
     assert_eq!(report.lost_packets, 0, "{report:?}");
@@ -100,7 +100,7 @@ fn mobile_router_reload_applies_only_differences_without_loss() {
     let (agent, mut router) = bed.start_stations();
     let before = bed.router.kernel_state();
     let traffic = bed.start_echo(200);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
 
     // For a time, the second uplink has the better priority.
@@ -143,7 +143,7 @@ fn a_reload_with_errors_names_their_lines_and_changes_nothing() {
     let bed = Testbed::new();
     let (agent, mut router) = bed.start_stations();
     let traffic = bed.start_echo(200);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let (before, bindings) = (bed.router.kernel_state(), agent.bindings());
     let updates = agent.counter("mobility.received.binding_update");
     let file = router.config_file.display().to_string();

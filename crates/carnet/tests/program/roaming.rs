@@ -207,7 +207,7 @@ fn renumbering_of_the_only_uplink_costs_only_detection_time() {
     roads.add_uplink("pw", "wlan0", "n1");
     let (_agent, _router) = roads.start(&["wlan0"]);
     let traffic = roads.bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for (old, new) in [(1, 3), (3, 5)] {
         roads.renumber(0, old, new, 1800);
         let took = roads.wait_until_traffic_resumes(&traffic, "wlan0", &network_prefix(new));
@@ -243,7 +243,7 @@ fn router_stays_connected_while_both_uplinks_are_renumbered_in_turn() {
     };
     wait_until("both uplinks are registered", seconds(20), || bound(1) && bound(2));
     let traffic = roads.bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for (access, interface, old, new) in [(0, "wlan0", 1, 3), (1, "wwan0", 2, 4)] {
         roads.renumber(access, old, new, 1800);
         let took = roads.wait_until_traffic_resumes(&traffic, interface, &network_prefix(new));
@@ -289,13 +289,13 @@ fn each_of_two_providers_on_a_link_receives_only_its_own_source_addresses() {
     let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let first = bound();
     let traffic = roads.bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     // The provider in use loses its connectivity without any sign to the router.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
     roads.access_routers[dead - 1].run_ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
     wait_until("the other provider's address is registered", seconds(10), || bound() == expected);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let report = traffic.stop();
     println!("from one provider to the other: {report:?}");
     for host in &roads.access_routers {
@@ -309,7 +309,7 @@ fn each_of_two_providers_on_a_link_receives_only_its_own_source_addresses() {
 fn check_moves_between_networks(roads: &RoamingTestbed, (agent, router): &(Station, Station), lifetime: u32) {
     let short_loss = Some(Duration::from_millis(300));
     let traffic = roads.bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let state = || router.show_json("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
     for (step, bridge, down, network) in [
         ("to another network, carrier lost", "n2", short_loss, network_prefix(2)),
@@ -391,7 +391,7 @@ fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
     let roads = testbed_with_three_networks(1800);
     let (agent, router) = roads.start(&["wlan0"]);
     let traffic = roads.bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let state = || router.show_json("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
     for visit in ["first", "second"] {
         roads.move_uplink("pw", "home", None);
@@ -407,7 +407,7 @@ fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
         let waited = start.elapsed();
         // The home agent's duplicate address detection for the home address takes a second (RFC 6275 10.3.1).
         wait_until("the new address is registered", 4 * MOVE_TIME_LIMIT, || !agent.bindings().is_empty());
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());
     }
     println!("{:?}", traffic.stop());

@@ -38,7 +38,7 @@ fn keys_of_both_ends_change_without_loss() {
     let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
     let old: Vec<String> = [&agent, &router].map(newest_public_key).into();
     let traffic = bed.start_echo(1000);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for round in 0..3 {
         // In the last round both ends change their keys at the same time.
         let ends = [&router, &agent];
@@ -55,7 +55,7 @@ fn keys_of_both_ends_change_without_loss() {
         for result in &results {
             assert!(result.status.success(), "{result:?}\n{}\n{}", agent.log_text(), router.log_text());
         }
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
     }
     let report = traffic.stop();
     println!(
@@ -113,7 +113,7 @@ fn change_of_a_key_continues_after_a_kill() {
         let logs = || format!("{}\n{}", agent.log_text(), router.log_text());
         assert!(finished.status.success(), "{finished:?}\n{}", logs());
         assert_eq!(newest_public_key(changed), last_printed_key(&finished));
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
     }
     traffic.stop();
     assert_eq!(router.mobile_router_state(), "registered");

@@ -191,11 +191,11 @@ fn handover_by_order_loses_no_packet() {
     let (_agent, router) = start_with_two_uplinks(&bed, &agent, router);
     let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan"]);
     let traffic = bed.start_echo(1000);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for uplink in ["wwan0", "wlan0", "wwan0"] {
         let answer = router.run_command(&["handover", uplink]);
         assert!(answer.status.success(), "{answer:?}");
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         std::thread::sleep(Duration::from_millis(700));
     }
     let report = traffic.stop();
@@ -238,9 +238,9 @@ fn router_moves_session_from_dead_uplink() {
         };
         let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
         let traffic = bed.start_echo(200);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         bed.core.run_ip("link set wlan down");
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         let report = traffic.stop();
         println!(
             "dead uplink, encrypted {is_encrypted}: silence {:?}, lost {}",
@@ -270,11 +270,11 @@ fn router_gets_back_to_a_home_agent_that_has_restarted() {
     let router = Station::start(&bed.router, &config_with_identifiers(router));
     router.wait_until_registered();
     let traffic = bed.start_echo(200);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     agent.end_by_signal(Signal::SIGKILL);
     let agent = Station::start(&bed.agent, &agent_config);
     let start = std::time::Instant::now();
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     println!("traffic flows {:?} after the home agent was back", start.elapsed());
     assert!(!agent.bindings().is_empty());
     traffic.stop();

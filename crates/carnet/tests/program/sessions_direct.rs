@@ -59,7 +59,7 @@ impl TwoRouters {
     fn start_traffic(&self, per_second: u32) -> EchoTraffic {
         let (from, to) = (parse_address(ON_BOARD_HOST), parse_address(SECOND_HOST));
         let traffic = EchoTraffic::start(&self.bed.host, from, &self.second_host, to, per_second);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         traffic
     }
 

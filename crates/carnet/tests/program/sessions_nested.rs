@@ -175,12 +175,12 @@ fn handover_of_the_root_loses_no_packet_of_a_nested_session() {
     routers.wait_for_care_of("2001:db8:f1:");
     let (from, to) = (parse_address(PASSENGER), parse_address(CORRESPONDENT));
     let traffic = EchoTraffic::start(&routers.passenger, from, &routers.bed.core, to, 500);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for (uplink, network) in [("wwan0", "2001:db8:f2:"), ("wlan0", "2001:db8:f1:")] {
         let answer = routers.root.run_command(&["handover", uplink]);
         assert!(answer.status.success(), "{answer:?}");
         routers.wait_for_care_of(network);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         std::thread::sleep(Duration::from_millis(500));
     }
     let report = traffic.stop();

@@ -32,11 +32,11 @@ fn carnet_turns_forwarding_on_again() {
     let bed = Testbed::new();
     let (agent, router) = bed.start_stations();
     let traffic = bed.start_echo(50);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for (host, station) in [(&bed.router, &router), (&bed.agent, &agent)] {
         host.write_sysctl("all/forwarding", "0");
         wait_until("the machine forwards again", seconds(2), || host.read_sysctl("all/forwarding") == "1");
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         wait_for_reason_in_log(station, "net.ipv6.conf.all.forwarding is 0, 1 is needed");
     }
     assert_eq!(bed.router.read_sysctl("wlan0/forwarding"), "0", "an uplink stays a host");
@@ -68,7 +68,7 @@ fn strict_reverse_path_filter_does_not_stop_an_ipv4_standby() {
     remove_ipv6(&bed, &[0, 1]);
     let (_agent, router) = start_with_changed_configs(&bed, |config| config, config_with_identifiers);
     let traffic = bed.start_echo(50);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     bed.router
         .run_in_namespace(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a setting"));
     for uplink in ["wlan0", "wwan0"] {
@@ -79,7 +79,7 @@ fn strict_reverse_path_filter_does_not_stop_an_ipv4_standby() {
     assert_eq!(ipv4_setting(&bed.router, "all/rp_filter"), "1", "the operator's");
     wait_for_reason_in_log(&router, "net.ipv4.conf.all.rp_filter is 1, 2 is needed");
     bed.core.run_ip("link set wlan down");
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     traffic.stop();
 }
 
@@ -91,7 +91,7 @@ fn carnet_moves_local_rule_again() {
     let bed = Testbed::new();
     let (_agent, router) = bed.start_stations();
     let traffic = bed.start_echo(50);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let is_back = || bed.router.run_ip("-6 rule show pref 0").contains("lookup local");
     // carnet repairs three times at once, then after pauses of one second and two seconds.
     for _ in 0..5 {
@@ -109,6 +109,6 @@ fn carnet_moves_local_rule_again() {
     assert!(String::from_utf8_lossy(&shown.stdout).contains(obstacle), "{shown:?}");
     wait_until("the rule is gone again", seconds(10), || !is_back());
     wait_for_reason_in_log(&router, "back to priority 0");
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     traffic.stop();
 }

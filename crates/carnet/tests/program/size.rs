@@ -49,7 +49,7 @@ fn program_and_its_memory_stay_within_their_limits() {
     let router = Station::start_wrapped(&bed.router, &bed.router_config(), &[], &program);
     router.wait_until_registered();
     let traffic = bed.start_echo(1000);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     std::thread::sleep(seconds(2));
     let report = traffic.stop();
     let resident = router.resident_memory_kb();

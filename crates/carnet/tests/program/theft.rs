@@ -92,7 +92,7 @@ fn update_with_prefix_of_another_router_gets_status_142() {
     assert_eq!(bindings.len(), 2);
 
     let traffic = bed.start_echo(50);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     let refused = agent.counter("mobility.dropped.refused");
     let greedy = honest.replace("['2001:db8:b::/64']", "['2001:db8:a::/64']");
     thief.reload(&greedy);

@@ -106,7 +106,7 @@ fn check_rules_hold(path: &str) {
     }
     let (bed, _agent, mut router) = start_with_inbound_filter(path);
     let echo = bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     wait_until_fast(&bed, &echo);
     assert!(accepts_tcp_outside_window(&bed.router));
 
@@ -121,7 +121,7 @@ fn check_rules_hold(path: &str) {
     run_nft(&bed.router, "flush chain inet op f");
     run_nft(&bed.router, "add set inet op ports { type inet_service ; }");
     run_nft(&bed.router, "add rule inet op f udp sport @ports drop");
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     wait_until_fast(&bed, &echo);
     run_nft(&bed.router, "add element inet op ports { 4242 }");
     assert!(!flow_continues(&echo), "a changed set has no effect on {path}");
@@ -129,14 +129,14 @@ fn check_rules_hold(path: &str) {
     // After its entry in connection tracking was deleted, the flow counts as new.
     run_nft(&bed.router, "flush chain inet op f");
     run_nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     wait_until_fast(&bed, &echo);
     flush_connections(&bed.router);
     assert!(!flow_continues(&echo), "conntrack -F has no effect on {path}");
 
     // A rule that depends on single packets moves all packets to the slow path. The log names the rule.
     run_nft(&bed.router, "flush chain inet op f");
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     wait_until_fast(&bed, &echo);
     run_nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
     wait_until("the rule is in the log", seconds(5), || router.log_text().contains("chain f handle"));

@@ -98,7 +98,7 @@ impl EchoTraffic {
     }
 
     /// Waits until answers to further packets arrive.
-    pub fn wait_until_flowing(&self) {
+    pub fn wait_for_further_answers(&self) {
         let before = self.answered_packets();
         wait_until("traffic flows", seconds(20), || self.answered_packets() > before + 2);
     }

@@ -212,7 +212,7 @@ fn a_handover_while_both_uplinks_work_loses_no_packet() {
     let bed = Testbed::new();
     let (agent, router) = bed.start_stations();
     let traffic = bed.start_echo(100);
-    traffic.wait_until_flowing();
+    traffic.wait_for_further_answers();
     for uplink in ["wwan0", "wlan0", "wwan0"] {
         assert!(router.run_command(&["handover", uplink]).status.success());
         let care_of_address = CARE_OF_ADDRESSES[usize::from(uplink == "wwan0")];
@@ -246,7 +246,7 @@ fn handover_with_care_of_address_test_loses_no_packet_on_tun_or_bpf() {
         let router = Station::start(&bed.router, &with_path(bed.router_config()));
         router.wait_until_registered();
         let traffic = bed.start_echo(100);
-        traffic.wait_until_flowing();
+        traffic.wait_for_further_answers();
         let tests =
             || ["mobility.care_of_tests", "mobility.care_of_tests_passed"].map(|it| agent.counter(it));
         assert_eq!(tests()[1], 1);

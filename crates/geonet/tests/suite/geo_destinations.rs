@@ -168,7 +168,7 @@ fn searches_for_missing_station_in_centre_become_rarer() {
 }
 
 #[test]
-fn areas_expire_are_replaced_and_removed() {
+fn areas_are_replaced_and_removed_and_expire() {
     let mut plane = AreasAndRouter::new();
     plane.set_area("short", destination_around(AreaCentre::Here), Some(5)).expect("set");
     plane.set_area("long", destination_around(AreaCentre::Here), Some(60)).expect("set");

@@ -135,7 +135,7 @@ pub struct SaService {
     content_count: u8,
     /// Time of the next announcement; `None` if the station announces no services.
     next_announcement_at: Option<Time>,
-    next_announcement: Option<MessageTransmission>,
+    next_announcement_transmission: Option<MessageTransmission>,
     last_announcement_error: Option<ItsDrop>,
     stored_advertisements: BTreeMap<AdvertisementKey, Advertisement>,
     unreported_changes: VecDeque<AdvertisementChange>,
@@ -151,7 +151,7 @@ impl SaService {
             services: Vec::new(),
             content_count: 0,
             next_announcement_at: None,
-            next_announcement: None,
+            next_announcement_transmission: None,
             last_announcement_error: None,
             stored_advertisements: BTreeMap::new(),
             unreported_changes: VecDeque::new(),
@@ -270,7 +270,7 @@ impl SaService {
             self.next_announcement_at = Some(now.time + self.parameters.announcement_interval);
             match encode_btp_payload(port::SAEM, &self.build_message()) {
                 Ok(payload) => {
-                    self.next_announcement = Some(MessageTransmission {
+                    self.next_announcement_transmission = Some(MessageTransmission {
                         transport: Transport::SingleHop([0; 4]),
                         traffic_class: TrafficClass { id: SAEM_TRAFFIC_CLASS, ..TrafficClass::default() },
                         maximum_lifetime: self.parameters.announcement_interval,
@@ -285,7 +285,7 @@ impl SaService {
 
     /// Returns the next announcement to send.
     pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
-        self.next_announcement.take()
+        self.next_announcement_transmission.take()
     }
 
     /// Returns the reason for which the service could not make an announcement; `None` if no announcement

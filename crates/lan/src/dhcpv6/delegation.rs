@@ -472,8 +472,8 @@ mod tests {
             (0..6).map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number))).collect();
         let some = |text: &str| Some(format!("2001:db8:a:{text}::/64"));
         assert_eq!(given, [some("1"), some("2"), some("3"), some("6"), some("7"), None]);
-        // Both interfaces share the blocks, so a new router behind the other interface gets no block. A
-        // router that has a prefix gets this prefix again.
+        // All blocks are given out, and both interfaces share the blocks. So a new router behind the other
+        // interface gets none. A router that has a prefix gets this prefix again.
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i1", 0)), None);
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i0", 2)), some("3"));
         let is_exhausted =

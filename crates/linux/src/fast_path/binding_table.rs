@@ -223,7 +223,7 @@ pub(crate) struct BindingTable {
     /// first, because a running program may still read the former binding of a slot.
     free_slots: VecDeque<u32>,
     next_slot: u32,
-    /// Name of the binding in each slot.
+    /// Key of the binding whose value is in each slot of the BPF map; `None` for a free slot.
     binding_by_slot: Vec<Option<NumberedBindingKey>>,
     last_rules_number: u32,
     slot_limit: u32,

@@ -42,7 +42,8 @@ pub(super) fn request_reports(socket: &Socket) {
     }
 }
 
-/// Returns the next report, or `None` if none is left. The frame in the report refers to memory of `room`.
+/// Returns the next report, or `None` if none is left. The frame in the report is a part of the receive
+/// buffer `room`.
 pub(super) fn receive_report<'a>(
     socket: &Socket,
     room: &'a mut ReceiveBatch,

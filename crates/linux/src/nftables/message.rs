@@ -633,7 +633,7 @@ fn load_payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
     encode_expression("payload", &data.concat())
 }
 
-/// Compares the register with a value.
+/// Returns the expression of nftables that compares the register of the rule with a value.
 fn compare_register(operation: u32, value: &[u8]) -> Vec<u8> {
     let data = [
         encode_number(1, FIRST_REGISTER),

@@ -197,8 +197,11 @@ pub(super) fn read_rule_uses(requests: &mut RequestSocket) -> io::Result<RuleUse
         for rule in rules.get(&key).into_iter().flatten() {
             let expressions = expressions_of_rule(rule);
             let set_of = |name: &[u8]| sets.get(&(*family, table.clone(), name.to_vec())).copied();
-            let RuleUse { only_family: only, packet_use_reason: packet, is_left_to_kernel: is_of_kernel } =
-                examine_rule(*family, &expressions, set_of);
+            let PacketPartsOfRule {
+                only_family: only,
+                packet_use_reason: packet,
+                is_left_to_kernel: is_of_kernel,
+            } = examine_rule(*family, &expressions, set_of);
             if is_of_kernel {
                 continue;
             }
@@ -260,7 +263,7 @@ fn expressions_of_rule(rule: &[u8]) -> Vec<RuleExpression> {
 
 /// Parts of a packet that a rule uses.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct RuleUse {
+struct PacketPartsOfRule {
     /// Address family of the packets that the rule matches; `None` if it may match all families of its table.
     only_family: Option<u8>,
     /// Text for the operator about the rule's use of a packet apart from the flow; `None` if the rule uses
@@ -283,8 +286,8 @@ fn examine_rule(
     family: u8,
     expressions: &[RuleExpression],
     set_of: impl Fn(&[u8]) -> Option<u32>,
-) -> RuleUse {
-    let mut found = RuleUse::default();
+) -> PacketPartsOfRule {
+    let mut found = PacketPartsOfRule::default();
     // The field that the last expressions have loaded, the register that has it, and the mask that they have
     // applied.
     let mut loaded: Option<(RegisterField, u32, Option<Vec<u8>>)> = None;
@@ -399,7 +402,7 @@ fn describe_field(expression: &str, names: &[(u32, &str)], key: Option<u32>) -> 
 }
 
 /// Returns the address family of the packets that a rule sees; `None` if it may see both families.
-fn family_seen_by_rule(family: u8, found: &RuleUse) -> Option<u8> {
+fn family_seen_by_rule(family: u8, found: &PacketPartsOfRule) -> Option<u8> {
     match family {
         FAMILY_IPV4 | FAMILY_IPV6 => Some(family),
         _ => found.only_family,

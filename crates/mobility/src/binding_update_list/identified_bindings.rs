@@ -40,7 +40,7 @@ pub(crate) const PAUSE_BETWEEN_UPLINKS: Duration = Duration::from_millis(250);
 const JOINT_RENEWAL_DIVISOR: u32 = 4;
 /// Longest time to wait for an answer over a full uplink, which works but loses many Binding Updates. RFC
 /// 6275 11.8 doubles the time only to protect a home agent that does not answer.
-pub(crate) const SATURATED_PATH_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const MAX_ANSWER_TIME_ON_FULL_UPLINK: Duration = Duration::from_secs(1);
 
 /// A Binding Update that the router must send now.
 pub(crate) struct DueUpdate {
@@ -536,7 +536,7 @@ impl BindingUpdateList {
                 request.record_transmission(update.transmission_for(member.care_of_address));
                 request.apply_event(now, ExchangeEvent::Transmission { rivals });
                 if is_full {
-                    request.retransmission.limit_timeout(SATURATED_PATH_TIMEOUT);
+                    request.retransmission.limit_timeout(MAX_ANSWER_TIME_ON_FULL_UPLINK);
                 }
             }
             binding.drop_exhausted_removal();

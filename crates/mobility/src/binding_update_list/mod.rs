@@ -27,7 +27,7 @@ pub(crate) use acknowledged_registration::{RenewalRule, to_authenticated_form};
 pub use binding_entry::BindingUpdateListEntry;
 pub(crate) use binding_entry::{BindingUpdateContent, MultipleCareOfSupport, UpdatedBinding};
 pub(crate) use exchange::{Exchange, ExchangeEvent, RequestPurpose, Transmission};
-pub(crate) use identified_bindings::{DueUpdate, PAUSE_BETWEEN_UPLINKS, SATURATED_PATH_TIMEOUT};
+pub(crate) use identified_bindings::{DueUpdate, MAX_ANSWER_TIME_ON_FULL_UPLINK, PAUSE_BETWEEN_UPLINKS};
 pub(crate) use outstanding_update::OutstandingUpdate;
 pub(crate) use refusal_remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
@@ -236,7 +236,7 @@ impl BindingUpdateList {
             let rivals = exchange.care_of_addresses.len();
             exchange.apply_event(now, ExchangeEvent::Transmission { rivals });
             if links.is_path_saturated(update.sent_from.0) {
-                exchange.retransmission.limit_timeout(SATURATED_PATH_TIMEOUT);
+                exchange.retransmission.limit_timeout(MAX_ANSWER_TIME_ON_FULL_UPLINK);
             }
         }
     }

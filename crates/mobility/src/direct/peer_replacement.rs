@@ -131,7 +131,8 @@ mod tests {
         assert!(!replaceable_entries(network(3, 0), &places).is_empty());
     }
 
-    /// All entries are in the /48 of one fleet; each member of the fleet has a /56.
+    /// All stored routers are in one /56. A new router in another /56 of the same /48 may replace each of
+    /// them, and a new router in the same /56 none.
     #[test]
     fn members_of_one_48_network_count_separately() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();

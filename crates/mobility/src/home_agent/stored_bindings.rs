@@ -22,9 +22,10 @@ use crate::sequence::count_used_numbers;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
 /// Maximum distance from the last signed sequence number to a later number that was accepted without a key.
-/// Sequence numbers wrap around, so every step forward makes the oldest recorded messages count as newer
-/// again. With this limit only the oldest eighth of the 32,768 numbers does. The distance suffices for two
-/// days of registrations with a lifetime of 60 s.
+/// An attacker may have recorded signed messages. Sequence numbers wrap around, so each step forward makes
+/// the oldest recorded messages count as newer again. With this limit, at most one eighth of the 32,768 older
+/// numbers counts as newer again. The distance suffices for two days of registrations with a lifetime of 60
+/// s.
 const UNSIGNED_LEAD: u16 = 4096;
 
 /// Stored state of a node.

@@ -37,7 +37,7 @@ pub(super) struct AnnouncedPrefix {
     answers_in_row: u32,
     /// Number of tests sent since the last proof.
     pub(super) tests_since_proof: u32,
-    /// Time of the next test of this prefix.
+    /// Time at which this router next tests whether the neighbour owns this prefix.
     pub(super) next_test_at: Time,
 }
 

@@ -40,8 +40,8 @@ struct FoundCandidates {
     /// First default router of the kernel's list; `None` if the list is empty.
     first_gateway: Option<Ipv6Addr>,
     has_address: bool,
-    /// Whether the uplink has kept an address of the home link, although the router of that link does not
-    /// answer.
+    /// Whether the uplink has left the home link. It may still have an address of that link, but the link's
+    /// router does not answer.
     has_left_home: bool,
 }
 

@@ -1,8 +1,9 @@
-//! Movement (RFC 6275 11.5, RFC 3963 5.8): takes over the state of the uplinks, and selects the target.
+//! Movement (RFC 6275 11.5, RFC 3963 5.8): takes over the state of the uplinks, and selects the care-of
+//! addresses to register.
 //!
 //! The kernel, modems and other programs report interfaces, messages of routers, signals, volumes and
-//! capacities. After each change of an uplink the router selects the target. Then it sends the Binding
-//! Updates that make the registration match the target (see `binding_update_sender`).
+//! capacities. After each change of an uplink the router selects the care-of addresses again. Then it sends
+//! the Binding Updates that register them (see `binding_update_sender`).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};

@@ -24,7 +24,7 @@ use carnet_base::Time;
 pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Time without an arriving packet after which the router tests a path on which packets have arrived
 /// continuously.
-const MIN_ARRIVAL_GAP: Duration = Duration::from_millis(60);
+const SILENCE_BEFORE_PATH_TEST: Duration = Duration::from_millis(60);
 /// Number of heartbeats in a row without an answer after which a doubtful path has failed.
 /// [`DOUBTED_PATH_PAUSE`] is the pause between them, [`DOUBTED_PATH_ANSWER_TIMEOUT`] the minimum time to wait
 /// for an answer.
@@ -121,7 +121,7 @@ impl PathPackets {
         let silence = self.last_received_at.map_or(Duration::MAX, |at| now.saturating_since(at));
         if received || !self.has_steady_arrivals() {
             self.received_samples = self.received_samples << 1 | u8::from(received);
-        } else if silence >= MIN_ARRIVAL_GAP {
+        } else if silence >= SILENCE_BEFORE_PATH_TEST {
             self.received_samples = 0;
             self.is_doubtful = self.sent_samples != 0;
             return self.is_doubtful;

@@ -411,8 +411,8 @@ impl Reachability {
         &mut self.probed_routers[position]
     }
 
-    /// Returns the time after which an answer of the home router is late; `None` if no probe is outstanding
-    /// or the router never answers.
+    /// Returns the time after which an answer of the home link's router is late. `None` if no probe to this
+    /// router is outstanding, or if this router has not answered any probe yet.
     fn late_time(&self) -> Option<Duration> {
         let probe = self.running_probe.filter(|probe| probe.is_home_router)?;
         let answering = self.answering_router.filter(|known| known.router == probe.router)?;

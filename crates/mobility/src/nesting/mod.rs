@@ -270,7 +270,7 @@ impl Nesting {
     /// be visited links.
     pub fn handle_attachments(&mut self, now: Time, router: &MobileRouter, unsuitable: &[String]) {
         let ways = if self.config.uses_direct_addresses {
-            self.find_networks(router, unsuitable)
+            self.find_offered_networks(router, unsuitable)
         } else {
             Vec::new()
         };

@@ -32,7 +32,11 @@ impl OfferedNetwork {
 }
 
 impl Nesting {
-    pub(super) fn find_networks(&self, router: &MobileRouter, unsuitable: &[String]) -> Vec<OfferedNetwork> {
+    pub(super) fn find_offered_networks(
+        &self,
+        router: &MobileRouter,
+        unsuitable: &[String],
+    ) -> Vec<OfferedNetwork> {
         let mut order: Vec<usize> = (0..router.uplinks().len()).collect();
         order.sort_by_key(|index| (router.active_uplink() != Some(*index), *index));
         let mut ways: Vec<OfferedNetwork> = Vec::new();

@@ -81,8 +81,8 @@ fn updates_with_an_invalid_home_address_get_no_answer() {
     }
 }
 
-/// Conformance item 25; RFC 6275 9.5.1 and 10.3.1: the answer copies the number; an answer with status 135
-/// has the last accepted number.
+/// RFC 6275 9.5.1 and 10.3.1: a Binding Acknowledgement copies the sequence number of the Binding Update.
+/// With status 135 it has the last accepted sequence number instead.
 #[test]
 fn refusal_of_old_sequence_number_contains_the_last_accepted_one() {
     let mut agent = TestAgent::new(config());

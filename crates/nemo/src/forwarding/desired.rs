@@ -423,7 +423,7 @@ pub enum ForwardingEntry {
 /// routing rules, which lead packets to the routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKey<'a> {
-    /// A rule of the packet filter is its own key.
+    /// Key of a rule of the packet filter: the whole rule.
     PacketRule(&'a PacketRule),
     /// Key of a setting: interface and name of the sysctl.
     Setting(&'a str, &'a str),

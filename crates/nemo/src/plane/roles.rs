@@ -9,7 +9,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, Othe
 use carnet_mobility::mobile_router::{Attachment, StoredSequence};
 use carnet_mobility::nesting::NestingConfig;
 use carnet_mobility::router_advertiser::{
-    AdvertiserConfig, HomeAgentOffer, HostConfiguration, RouterAdvertiser,
+    AdvertiserConfig, HomeAgentAdvertisement, HostConfiguration, RouterAdvertiser,
 };
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
@@ -290,8 +290,8 @@ impl HomeAgentRole {
 }
 
 /// Returns the content of a home agent's advertisements on its home link.
-fn home_link_offer(config: &HomeAgentConfig) -> HomeAgentOffer {
-    HomeAgentOffer {
+fn home_link_offer(config: &HomeAgentConfig) -> HomeAgentAdvertisement {
+    HomeAgentAdvertisement {
         address: config.address,
         home_prefix: config.home_prefix,
         preference: config.other_agents.preference,

@@ -311,8 +311,8 @@ fn hosts_on_board_cannot_bypass_the_tunnel() {
     );
     world.advance_seconds(2);
     world.clear_records();
-    // The parent router must drop an ordinary packet from a registered address, and a tunnelled packet from
-    // an address that is not registered.
+    // A nested router sends only tunnelled packets, and only from its registered address. So the parent
+    // router must drop both an ordinary packet from this address and a tunnelled packet from another one.
     world.deliver_packet("mr1", "i0", data(free, address(CORRESPONDENT_ADDRESS), 100));
     world.deliver_packet("mr1", "i0", tunnelled_packet(address("2001:db8:f1::98")));
     world.advance_seconds(1);

@@ -54,7 +54,7 @@ fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     let ([anna, bruno, carla], router) = start_members_and_router(&fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let lost = "this member cannot reach the mobile routers";
     // Bruno, which would be the next leader, does not reach its gateway.
     silence_network(&fleet, fleet.host_of_member(1), "f4");
@@ -65,7 +65,7 @@ fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     wait_until("carla has the binding", seconds(20), || carla.has_router_binding());
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
     assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     // The carrier comes back, and then the third member no longer reaches its gateway. The first member
     // becomes the leader again after its links have stayed up for some time.
     fleet.bed.core.run_ip("link set ha up");
@@ -81,7 +81,7 @@ fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     }
     wait_until("anna has the binding", seconds(40), || anna.has_router_binding());
     assert!(carla.log().contains("no neighbour in reach has answered"), "{}", carla.log());
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.longest_silence);
     // The mobile router has not registered again, and the member bruno was never the leader.

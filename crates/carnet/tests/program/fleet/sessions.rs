@@ -38,12 +38,12 @@ fn new_leader_of_a_fleet_begins_the_handshakes() {
     let ([mut anna, bruno], router) = start_with_keys(&mut fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.start_echo(1000);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let sniffer = PacketSniffer::start(&fleet.bed.core, &["hb"]);
     anna.kill();
     fleet.bed.core.run_ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     let report = echo.stop();
     let messages = session_messages(&sniffer.stop());
     println!("the longest silence: {:?}, messages: {}", report.longest_silence, messages.len());
@@ -74,11 +74,11 @@ fn next_keys_are_valid_at_all_members() {
     let router = Station::start(&fleet.bed.router, &config);
     router.wait_until_registered();
     let echo = fleet.bed.start_echo(100);
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     anna.kill();
     fleet.bed.core.run_ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
-    echo.wait_until_flowing();
+    echo.wait_for_further_answers();
     echo.stop();
     assert!(
         bruno.log().contains(&format!("the public key of this station is {of_agent}")),

@@ -178,7 +178,7 @@ fn bindings_with_one_care_of_address_share_a_tunnel_device() {
     assert_eq!(devices, ["cn0 local 2001:db8:1::1 remote 2001:db8:f1::10 mtu 1300"]);
     assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
     assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
-    // Tunnel ends have no device if outer packets between them must be fragmented.
+    // Two tunnel ends get a device only if no outer packet between them must be fragmented.
     assert_eq!(tunnels.addresses_of_paths_with_sufficient_mtu(), tunnels.addresses_of_devices());
     other.mtu = 1279;
     tunnels.set_tunnel(&other);

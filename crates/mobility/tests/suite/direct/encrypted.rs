@@ -111,7 +111,8 @@ fn router_that_names_a_foreign_key_gets_no_route() {
     }
 }
 
-/// Returns a network that has lost the first Binding Update from router 0 to router 1, and this update.
+/// Returns a network that has lost the first Binding Update from router 0 to router 1. Also returns the
+/// direct route of router 0, which sent this update.
 fn world_with_lost_update() -> (DirectRouteNetwork, DirectRoute) {
     let mut world = DirectRouteNetwork::encrypted(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingUpdate);

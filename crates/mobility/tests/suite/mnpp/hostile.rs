@@ -271,8 +271,8 @@ fn router_without_tunnel_sends_no_prefix_test() {
     assert_eq!((world.routes_of(A).len(), world.routers[&A].counters().tests), (1, 1));
 }
 
-/// One address proves nothing of a prefix shorter than /64: an attacker may have the network that contains
-/// the address.
+/// An attacker may own one /64 of a shorter prefix. So an answer from one address does not prove that a
+/// neighbour owns the whole prefix.
 #[test]
 fn proof_of_part_of_prefix_is_not_enough() {
     let mut world = RadioNetwork::with_two_vehicles();

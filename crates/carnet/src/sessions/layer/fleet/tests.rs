@@ -101,7 +101,7 @@ struct TakeoverNetwork {
     /// Handshake initiations that routers have sent.
     initiations: Vec<WireDatagram>,
     /// Number of responses of home agents for each initiation: router and sender index.
-    responses: HashMap<(usize, [u8; 4]), usize>,
+    response_count_by_initiation: HashMap<(usize, [u8; 4]), usize>,
     /// Routers, each with a path number, whose packets came out of the sessions of the present leader.
     authenticated_paths: BTreeSet<(usize, u8)>,
     /// Whether the network drops all datagrams.
@@ -150,7 +150,7 @@ impl TakeoverNetwork {
             wire: BTreeMap::new(),
             sent_datagrams: 0,
             initiations: Vec::new(),
-            responses: HashMap::new(),
+            response_count_by_initiation: HashMap::new(),
             authenticated_paths: BTreeSet::new(),
             drops_all_datagrams: false,
             delivered_datagrams: 0,
@@ -270,7 +270,7 @@ impl TakeoverNetwork {
             let octets = packet[HEADER_LEN + UDP_HEADER_LENGTH..].to_vec();
             if octets[0] == super::RESPONSE_TYPE {
                 let index = [octets[8], octets[9], octets[10], octets[11]];
-                *self.responses.entry((router, index)).or_default() += 1;
+                *self.response_count_by_initiation.entry((router, index)).or_default() += 1;
             }
             self.put_on_wire(WireDatagram { router, number, to_agent: false, octets });
         }
@@ -486,9 +486,9 @@ fn initiation_gets_one_response_of_all_members_together() {
             }
         }
         assert!(
-            network.responses.values().all(|count| *count == 1),
+            network.response_count_by_initiation.values().all(|count| *count == 1),
             "{kill_before_datagram:?}: {:?}",
-            network.responses
+            network.response_count_by_initiation
         );
         network.expect_sessions(&[1, 2]);
         network.delivered_datagrams
