@@ -6,7 +6,8 @@
  * The kernel runs the program for each packet routed into the device. A packet begins with its IP header,
  * since the device has no link layer. The program treats every IPv4 packet as a packet to forward. A packet
  * with a header after which other headers may follow (RFC 8200 4.3, 4.4) counts as a control message. ICMPv6
- * counts as one too, except echoes, with which hosts test reachability through tunnels.
+ * counts as one too, except echoes, with which hosts test reachability through tunnels. So does a handshake
+ * message of an encrypted session. Thus a flood of handshakes does not displace packets to forward.
  *
  * User space may read one queue while another waits, but messages of one source must never overtake each
  * other. So a source changes its queue only after user space has read all its messages in the present queue.
@@ -24,6 +25,7 @@
 #define HOP_BY_HOP 0
 #define ROUTING 43
 #define FRAGMENT 44
+#define UDP 17
 #define ICMPV6 58
 #define DESTINATION_OPTIONS 60
 #define MOBILITY 135
@@ -34,6 +36,17 @@
 #define FORWARDED 0
 #define KNOWN_SENDERS 1
 #define STRANGERS 2
+
+/* Handshake messages of encrypted sessions (WireGuard): their first four octets, and the lengths of their
+ * datagrams. */
+#define UDP_LENGTH (PAYLOAD + 4)
+#define MESSAGE (PAYLOAD + 8)
+#define INITIATION 1
+#define RESPONSE 2
+#define COOKIE_REPLY 3
+#define INITIATION_DATAGRAM 156
+#define RESPONSE_DATAGRAM 100
+#define COOKIE_REPLY_DATAGRAM 72
 
 struct address {
 	__u8 octets[16];
@@ -63,7 +76,7 @@ int steer(struct __sk_buff *skb)
 	struct place *place;
 	__u32 wanted, at;
 	__u64 *read;
-	__u8 first, next, type;
+	__u8 first, next, type, length[2], message[4];
 
 	if (bpf_skb_load_bytes(skb, 0, &first, sizeof first) || first >> 4 != 6)
 		return FORWARDED;
@@ -72,6 +85,17 @@ int steer(struct __sk_buff *skb)
 	switch (next) {
 	case ICMPV6:
 		if (!bpf_skb_load_bytes(skb, PAYLOAD, &type, sizeof type) && (type == ECHO_REQUEST || type == ECHO_REPLY))
+			return FORWARDED;
+		break;
+	case UDP:
+		if (bpf_skb_load_bytes(skb, UDP_LENGTH, length, sizeof length) ||
+		    bpf_skb_load_bytes(skb, MESSAGE, message, sizeof message))
+			return FORWARDED;
+		if (length[0] || message[1] || message[2] || message[3])
+			return FORWARDED;
+		if (!(message[0] == INITIATION && length[1] == INITIATION_DATAGRAM) &&
+		    !(message[0] == RESPONSE && length[1] == RESPONSE_DATAGRAM) &&
+		    !(message[0] == COOKIE_REPLY && length[1] == COOKIE_REPLY_DATAGRAM))
 			return FORWARDED;
 		break;
 	case HOP_BY_HOP:

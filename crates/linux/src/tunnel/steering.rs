@@ -2,7 +2,8 @@
 //! data.
 //!
 //! The first queue has forwarded packets, the second control messages of known senders, the third control
-//! messages of all other senders. Known senders are the remote ends of present tunnels, at a home agent the
+//! messages of all other senders. Handshake messages of encrypted sessions are control messages, so a flood
+//! of them displaces no data. Known senders are the remote ends of present tunnels, at a home agent the
 //! care-of addresses of its bindings. The program's data belong to descriptors of this process and to the
 //! device, and vanish with them. Packets of a tunnel inside IPv4 arrive through a socket and not through the
 //! device, so the tunnel's end is no known sender.

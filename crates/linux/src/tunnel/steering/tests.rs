@@ -173,6 +173,35 @@ fn steering_reads_first_header_and_ignores_echo_replies() {
     }
 }
 
+/// A flood of handshake messages does not displace forwarded packets. Data messages, and datagrams that only
+/// resemble handshake messages, stay in the queue of forwarded packets.
+#[test]
+fn handshake_messages_use_the_queues_of_control_messages() {
+    let Some((steering, mut known)) = loaded_program(1) else { return };
+    let datagram = |source: &str, length: u16, first: [u8; 4]| {
+        let mut packet = packet(source, 17);
+        packet[44..46].copy_from_slice(&length.to_be_bytes());
+        packet[48..52].copy_from_slice(&first);
+        selected_queue(&steering, &packet)
+    };
+    for (kind, length) in [(1, 156), (2, 100), (3, 72)] {
+        assert_eq!(datagram(UNKNOWN_SENDER, length, [kind, 0, 0, 0]), QUEUE_OTHER_SENDERS, "{kind}");
+        assert_eq!(datagram(UNKNOWN_SENDER, length, [4, 0, 0, 0]), QUEUE_FORWARDED, "{length}");
+        for other in [length - 1, length + 1, length + 256, 16] {
+            assert_eq!(datagram(UNKNOWN_SENDER, other, [kind, 0, 0, 0]), QUEUE_FORWARDED, "{other}");
+        }
+        for place in 1..4 {
+            let mut first = [kind, 0, 0, 0];
+            first[place] = 1;
+            assert_eq!(datagram(UNKNOWN_SENDER, length, first), QUEUE_FORWARDED, "{first:?}");
+        }
+    }
+    let router: Ipv6Addr = "2001:db8:f0::7".parse().unwrap();
+    known.add(&tunnel_to(router.into()), true);
+    steering.set_read_until(DeviceQueue::OtherSenders, u64::MAX);
+    assert_eq!(datagram("2001:db8:f0::7", 156, [1, 0, 0, 0]), DeviceQueue::Known as u32);
+}
+
 #[test]
 fn senders_beyond_map_size_remain_unknown() {
     let Some((steering, mut known)) = loaded_program(2000) else { return };
