@@ -115,8 +115,8 @@ vehicle_length = 12.5
 vehicle_width = 2.5
 role = "public_transport"
 keep_alive = false
-max_ldm_stations = 100
-max_ldm_events = 10
+ldm_stations = 100
+ldm_events = 10
 
 [security]
 policy = "off"
