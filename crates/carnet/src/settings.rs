@@ -182,6 +182,9 @@ pub fn fast_path_config(config: &Config, flow_label_key: u64) -> FastPathConfig 
     let paths = match config.dataplane.path {
         // The kernel's tunnel devices would take packets that IPsec must handle.
         DataplanePath::Auto if config.has_ipsec() => vec![DataPath::Bpf, DataPath::Tun],
+        // The TUN device carries encrypted tunnels. BPF programs would handle none of their packets, but keep
+        // the kernel from merging datagrams.
+        DataplanePath::Auto if config.encrypts_all_tunnels() => vec![DataPath::Tun],
         DataplanePath::Auto => vec![DataPath::Bpf, DataPath::Kernel, DataPath::Tun],
         DataplanePath::Bpf => vec![DataPath::Bpf],
         DataplanePath::Xdp => vec![DataPath::Xdp],

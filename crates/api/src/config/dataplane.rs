@@ -39,11 +39,12 @@ static PATH_KEY: Key<DataplanePath> = key_with_default(
        most packets before they reach that device, on socket buffers or in the drivers of the interfaces.
        `"kernel"`: tunnel devices `cn0`, `cn1` and so on of the kernel's module ip6_tunnel do so. A path that
        the machine does not support is an error. `"auto"` tries `"bpf"`, `"kernel"`, then `"tun"`, and logs
-       why. On virtual Ethernet `"xdp"` works only if the other end has GRO on: see
-       [operating.md](operating.md#dataplanepath--xdp-on-virtual-ethernet). With `"bpf"`, `"xdp"` and `"auto"`
-       GeoNetworking has BPF programs of its own. They forward GeoUnicast packets of IPv6 at `ipv6_interface`
-       and at the radio. They do not if the radio is UDP or reports acknowledgements (802.11), or if `unicast`
-       is not `"greedy"`. They forward packets of other stations only if `mib.max_packet_data_rate` is 0."#,
+       why. If all tunnels are encrypted, `"auto"` is `"tun"`. On virtual Ethernet `"xdp"` works only if the
+       other end has GRO on: see [operating.md](operating.md#dataplanepath--xdp-on-virtual-ethernet). With
+       `"bpf"`, `"xdp"` and `"auto"` GeoNetworking has BPF programs of its own. They forward GeoUnicast
+       packets of IPv6 at `ipv6_interface` and at the radio. They do not if the radio is UDP or reports
+       acknowledgements (802.11), or if `unicast` is not `"greedy"`. They forward packets of other stations
+       only if `mib.max_packet_data_rate` is 0."#,
 );
 
 /// Keys of the config table `[dataplane]`.

@@ -173,14 +173,26 @@ impl Config {
         self.all_auths().any(|auth| auth.session_keys().is_some())
     }
 
+    /// Returns whether all tunnels of the station are encrypted; false if the station has no tunnels.
+    pub fn encrypts_all_tunnels(&self) -> bool {
+        self.all_auths().count() > 0
+            && self.all_auths().all(|auth| auth.session_keys().is_some())
+            && !self.has_clear_tunnels_between_vehicles()
+    }
+
+    /// Returns whether the station may send packets to other vehicles in the clear.
+    fn has_clear_tunnels_between_vehicles(&self) -> bool {
+        self.mobile_router.as_ref().is_some_and(|router| {
+            !router.direct_routes.is_empty() && !router.encrypts_direct_routes()
+                || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
+        })
+    }
+
     /// Returns the encryption of the tunnels in words; `None` if the station has no tunnels.
     pub fn describe_encryption(&self) -> Option<String> {
         let all = self.all_auths().count();
         let encrypted = self.all_auths().filter(|auth| auth.session_keys().is_some()).count();
-        let has_clear = self.mobile_router.as_ref().is_some_and(|router| {
-            !router.direct_routes.is_empty() && !router.encrypts_direct_routes()
-                || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
-        });
+        let has_clear = self.has_clear_tunnels_between_vehicles();
         match (all, encrypted) {
             (0, _) => None,
             (_, 0) => Some("in the clear".to_owned()),

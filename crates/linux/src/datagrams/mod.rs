@@ -26,7 +26,7 @@ mod socket;
 mod socket_option;
 mod writer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddrV4;
@@ -51,6 +51,8 @@ pub struct DatagramSockets(Arc<Mutex<SocketTable>>);
 #[derive(Debug, Default)]
 struct SocketTable {
     open_sockets: Vec<Arc<OpenTunnelSocket>>,
+    /// Local ends of the sockets for encrypted sessions.
+    session_sockets: BTreeSet<Endpoint>,
     too_big_reports: VecDeque<PacketTooBigReport>,
     /// Number of packets that the sockets could not send, since the start.
     unsent_packets: u64,
@@ -95,17 +97,24 @@ impl DatagramSockets {
         if self.find_socket(wanted.local, false).is_some() {
             return Ok(());
         }
-        self.open(&wanted, false)
+        // A fast path does not handle encrypted packets, so the kernel may merge them.
+        self.lock().session_sockets.insert(wanted.local);
+        self.open(&wanted, true)
     }
 
     /// Closes the socket of [`Self::open_socket_at`].
     pub fn close_socket_at(&self, local: SocketAddrV4) {
+        self.lock().session_sockets.remove(&Endpoint::Udp(local));
         self.close(&desired::TunnelSocket { local: Endpoint::Udp(local), interface: None });
     }
 
-    /// Sets for all sockets whether the kernel may merge several packets into one burst.
+    /// Sets for all sockets of tunnels in the clear whether the kernel may merge several packets into one
+    /// burst.
     pub(crate) fn allow_merged_receive(&self, merge: bool) {
-        self.all_sockets().iter().for_each(|socket| socket.allow_merged_receive(merge));
+        let sockets = self.lock();
+        let is_clear =
+            |socket: &&Arc<OpenTunnelSocket>| !sockets.session_sockets.contains(&socket.desired_socket.local);
+        sockets.open_sockets.iter().filter(is_clear).for_each(|socket| socket.allow_merged_receive(merge));
     }
 
     /// Closes a socket.

@@ -71,6 +71,7 @@ fn direct_routes_of_router_with_keys_are_encrypted_by_default() {
     let config = folder.parse(&with_routes(router_config())).expect("a config");
     assert!(config.mobile_router.as_ref().expect("a router").encrypts_direct_routes());
     assert_eq!(config.describe_encryption().as_deref(), Some("encrypted"));
+    assert!(config.encrypts_all_tunnels());
     let config = folder.parse(&with_routes(SMALL_ROUTER_CONFIG.to_owned())).expect("a config");
     assert!(!config.mobile_router.expect("a router").encrypts_direct_routes(), "without a key");
 }
@@ -87,7 +88,9 @@ fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
     let in_part = Some("encrypted, packets between vehicles in the clear");
     assert_eq!(off("direct_routes = [\"2001:db8:a::/48\"]\n").as_deref(), in_part);
     let config = router_config().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO_CONFIG;
-    assert_eq!(folder.parse(&config).expect("a config").describe_encryption().as_deref(), in_part);
+    let config = folder.parse(&config).expect("a config");
+    assert_eq!(config.describe_encryption().as_deref(), in_part);
+    assert!(!config.encrypts_all_tunnels());
 }
 
 #[test]
@@ -130,6 +133,7 @@ fn config_reads_key_pairs_of_home_agent_and_mobile_router() {
     );
     let clear = parse(SMALL_ROUTER_CONFIG);
     assert_eq!(clear.describe_encryption().as_deref(), Some("in the clear"));
+    assert!(!clear.encrypts_all_tunnels());
 }
 
 /// A station with encrypted sessions stores timestamps of handshakes and announced keys in its state
