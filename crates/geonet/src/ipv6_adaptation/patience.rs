@@ -360,7 +360,7 @@ mod tests {
     };
 
     impl TestSegment {
-        fn to_packet(self) -> Vec<u8> {
+        fn into_packet(self) -> Vec<u8> {
             let ends = ["2001:db8:a::5", "2001:db8:c::1"].map(|it| it.parse().expect("an address"));
             let ports = [[0x12, 0x34], [0, 80]];
             let ([there, here], [port, own]) = (ends, ports);
@@ -393,12 +393,12 @@ mod tests {
     }
 
     fn data_segment(number: u32) -> Vec<u8> {
-        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.to_packet()
+        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.into_packet()
     }
 
     fn acknowledgement_segment(number: u32) -> Vec<u8> {
         TestSegment { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN_SEGMENT }
-            .to_packet()
+            .into_packet()
     }
 
     fn segment_with_timestamps(value: u32, echo: u32) -> Vec<u8> {
@@ -507,19 +507,19 @@ mod tests {
             TestSegment { acknowledgement: MSS, window: 400, ..ack() },
         ];
         for other in others {
-            assert!(passes_without_wait(&mut patience, 1, &other.to_packet()));
+            assert!(passes_without_wait(&mut patience, 1, &other.into_packet()));
         }
         // The window of this ACK differs, so the ACK is not a duplicate.
-        assert!(passes_without_wait(&mut patience, 1, &ack().to_packet()));
+        assert!(passes_without_wait(&mut patience, 1, &ack().into_packet()));
         let sack =
             [&[1, 1, TCP_OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
         assert!(
-            !passes_without_wait(&mut patience, 1, &TestSegment { options: sack, ..ack() }.to_packet()),
+            !passes_without_wait(&mut patience, 1, &TestSegment { options: sack, ..ack() }.into_packet()),
             "the ordinary SACK"
         );
-        assert!(passes_without_wait(&mut patience, 1, &ack().to_packet()), "one segment, one duplicate");
+        assert!(passes_without_wait(&mut patience, 1, &ack().into_packet()), "one segment, one duplicate");
         // The end of the connection removes the flow.
-        assert!(passes_without_wait(&mut patience, 1, &TestSegment { flags: 0x11, ..ack() }.to_packet()));
+        assert!(passes_without_wait(&mut patience, 1, &TestSegment { flags: 0x11, ..ack() }.into_packet()));
         assert!(patience.flows.is_empty());
     }
 
@@ -533,7 +533,7 @@ mod tests {
                 options: segment_with_timestamps(1, echo),
                 ..PLAIN_SEGMENT
             };
-            made.to_packet()
+            made.into_packet()
         };
         let answer = |number: u32, value| {
             let made = TestSegment {
@@ -542,7 +542,7 @@ mod tests {
                 options: segment_with_timestamps(value, 1),
                 ..PLAIN_SEGMENT
             };
-            made.to_packet()
+            made.into_packet()
         };
         patience.handle_delivery(time_at_ms(0), &stamped(0, 0), 3);
         assert!(passes_without_wait(&mut patience, 0, &answer(1, 500)));
@@ -581,7 +581,7 @@ mod tests {
             patience.handle_delivery(time_at_ms(1), &bad, 2);
         }
         let endless = TestSegment { options: vec![TCP_OPTION_SACK, 0, 0, 0], ..PLAIN_SEGMENT };
-        patience.handle_delivery(time_at_ms(1), &endless.to_packet(), 2);
+        patience.handle_delivery(time_at_ms(1), &endless.into_packet(), 2);
         for number in 0..500 {
             patience.handle_delivery(time_at_ms(1), &data_segment(3 + number), 2);
             passes_without_wait(&mut patience, 1, &acknowledgement_segment(2));
