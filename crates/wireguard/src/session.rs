@@ -265,13 +265,13 @@ impl PathSession {
             retransmission.interval = (retransmission.interval * 2).min(MAX_RETRANSMISSION_INTERVAL);
             retransmission.next_attempt_at = now + retransmission.interval;
             retransmission.has_answered_cookie = false;
-            let was_early = retransmission.interval <= FIRST_RETRANSMISSION_INTERVAL;
-            retransmission.sent_initiations += u32::from(!was_early);
+            let is_counted = retransmission.interval > FIRST_RETRANSMISSION_INTERVAL;
+            retransmission.sent_initiations += u32::from(is_counted);
             let sent = retransmission.sent_initiations;
             if let Some(initiation) = self.noise_tunnel.restart_handshake(marked) {
                 events.push(SessionEvent::Send((*initiation).into()));
             }
-            if sent == UNANSWERED_INITIATIONS_BEFORE_REPORT && !was_early {
+            if sent == UNANSWERED_INITIATIONS_BEFORE_REPORT {
                 events.push(SessionEvent::NoAnswer);
             }
         }
