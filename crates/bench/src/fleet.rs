@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
-use socket2::Socket;
+use socket2::{SockFilter, Socket};
 use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::QdiscBypass;
@@ -112,6 +112,28 @@ pub struct RegistrationRound {
     pub late_routers: u64,
 }
 
+/// Opens the packet socket of simulated routers, for IPv6 frames at an interface of a test network. The
+/// socket receives only frames that `filter` accepts; an empty filter accepts all.
+pub fn open_router_socket(
+    network: &TestNetwork,
+    place: NodeInterface,
+    filter: &[SockFilter],
+) -> anyhow::Result<Socket> {
+    let node = network.node_name(place.node);
+    run_in_node(&node, || {
+        let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
+        if !filter.is_empty() {
+            socket.attach_filter(filter)?;
+        }
+        setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
+        setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE)?;
+        setsockopt(&socket, QdiscBypass, &true)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    })
+    .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))
+}
+
 /// All simulated routers, and the socket that they share.
 #[derive(Debug)]
 pub struct SimulatedRouters {
@@ -144,16 +166,7 @@ impl SimulatedRouters {
         has_ipv4: bool,
         lifetime: u16,
     ) -> anyhow::Result<SimulatedRouters> {
-        let node = network.node_name(place.node);
-        let socket = run_in_node(&node, || {
-            let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
-            setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
-            setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE)?;
-            setsockopt(&socket, QdiscBypass, &true)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        })
-        .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
+        let socket = open_router_socket(network, place, &[])?;
         let mut simulated_routers = SimulatedRouters {
             socket,
             home_agent: HOME_AGENT_ADDRESS.parse()?,

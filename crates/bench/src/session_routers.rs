@@ -15,26 +15,23 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use carnet_base::{Time, TimerTable};
 use carnet_wireguard::{
     DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PrivateKey, PublicKey, ReceivedDatagram,
     RemotePeer, SessionEngine, SessionPath, datagram_length,
 };
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
-use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
+use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg};
 use socket2::{SockFilter, Socket};
 
-use super::fleet::{CARE_OF_NETWORKS_HIGH_BITS, router_identity};
+use super::fleet::{CARE_OF_NETWORKS_HIGH_BITS, open_router_socket, router_identity};
 use super::packet::{ETHERNET_HEADER_LENGTH, IPV6_HEADER_LENGTH, UDP_HEADER_LENGTH};
-use super::sender::QdiscBypass;
 use super::updates::{
     echo_reply, parse_acknowledgement_in_session, pseudo_header_checksum, update_in_session,
 };
-use super::world::{HOME_AGENT_ADDRESS, NodeInterface, TestNetwork, link_addresses, run_in_node};
+use super::world::{HOME_AGENT_ADDRESS, NodeInterface, TestNetwork, link_addresses};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now, realtime_now};
-use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::tools;
@@ -45,8 +42,6 @@ pub const TUNNEL_PORT: u16 = 51820;
 const ROUTER_PORT: u16 = 4191;
 /// Maximum number of frames per system call.
 const FRAMES_PER_BATCH: usize = 64;
-/// Size of the socket's buffer in octets, for each direction.
-const SOCKET_BUFFER_SIZE: usize = 64 << 20;
 /// Maximum length in octets of a received frame.
 const MAX_FRAME_SIZE: usize = 2048;
 /// Time until the first retransmission of a Binding Update (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), and the
@@ -250,17 +245,8 @@ impl SessionRouters {
         number: u32,
         lifetime_seconds: u16,
     ) -> anyhow::Result<SessionRouters> {
-        let node = network.node_name(place.node);
-        let socket = run_in_node(&node, || {
-            let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
-            socket.attach_filter(&filter_of_destination(CARE_OF_NETWORKS_HIGH_BITS as u32))?;
-            setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
-            setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE)?;
-            setsockopt(&socket, QdiscBypass, &true)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        })
-        .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
+        let filter = filter_of_destination(CARE_OF_NETWORKS_HIGH_BITS as u32);
+        let socket = open_router_socket(network, place, &filter)?;
         // The routers need single datagrams, as from a network card. So the kernel cuts bursts of the home
         // agent before they leave.
         let sender = network.node_name("ha");

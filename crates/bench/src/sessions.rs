@@ -127,14 +127,19 @@ fn use_ipv4_between_routers(network: &TestNetwork) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build_encrypted_network(lane: SessionLane, programs: &Programs) -> anyhow::Result<TestNetwork> {
-    let name = lane.network_name();
-    let mut network = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+/// Creates the network of a tunnel, without the programs at its ends.
+fn create_network(lane: SessionLane) -> anyhow::Result<TestNetwork> {
+    let network = TestNetwork { name: lane.network_name().into(), stations: Vec::new(), daemons: Vec::new() };
     network.create_links()?;
     network.add_uplink_routes()?;
     if lane.is_over_ipv4() {
         use_ipv4_between_routers(&network)?;
     }
+    Ok(network)
+}
+
+fn build_encrypted_network(lane: SessionLane, programs: &Programs) -> anyhow::Result<TestNetwork> {
+    let mut network = create_network(lane)?;
     let [router, agent] = KEY_NUMBERS.map(|number| PrivateKey::from_random([number; 32]).public_key());
     let config = agent_config(&network.node_name("ha"), lane, router)?;
     network.start_station("ha", &config, programs)?;
@@ -156,13 +161,7 @@ fn build_encrypted_network(lane: SessionLane, programs: &Programs) -> anyhow::Re
 }
 
 fn build_library_network(lane: SessionLane, programs: &Programs) -> anyhow::Result<TestNetwork> {
-    let name = lane.network_name();
-    let mut network = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
-    network.create_links()?;
-    network.add_uplink_routes()?;
-    if lane.is_over_ipv4() {
-        use_ipv4_between_routers(&network)?;
-    }
+    let mut network = create_network(lane)?;
     let addresses = if lane.is_over_ipv4() { IPV4_ENDS } else { IPV6_ENDS };
     let endpoint = |address: &str| {
         if lane.is_over_ipv4() {

@@ -393,7 +393,8 @@ mod tests {
     }
 
     fn data_segment(number: u32) -> Vec<u8> {
-        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.into_packet()
+        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }
+            .into_packet()
     }
 
     fn acknowledgement_segment(number: u32) -> Vec<u8> {
